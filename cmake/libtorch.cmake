@@ -1,0 +1,20 @@
+# LibTorch as an imported target, `libtorch`. find_package(Torch) insists on CUDA; the CPU library
+# alone is enough, and everything it needs lies beside it (scripts/install.sh).
+if(SLUICE_TORCH)
+  if(NOT EXISTS "${SLUICE_LIBTORCH}/lib/libtorch_cpu.so")
+    message(FATAL_ERROR "no LibTorch in ${SLUICE_LIBTORCH}: run ./sluice once (it installs it), "
+      "or pass -DSLUICE_LIBTORCH=FOLDER, or -DSLUICE_TORCH=OFF for the torch-free rooms")
+  endif()
+  add_library(libtorch INTERFACE)
+  target_include_directories(libtorch SYSTEM INTERFACE
+    "${SLUICE_LIBTORCH}/include" "${SLUICE_LIBTORCH}/include/torch/csrc/api/include")
+  target_compile_definitions(libtorch INTERFACE _GLIBCXX_USE_CXX11_ABI=1)
+  target_link_directories(libtorch INTERFACE "${SLUICE_LIBTORCH}/lib")
+  target_link_options(libtorch INTERFACE
+    "LINKER:--no-as-needed" "LINKER:-rpath,${SLUICE_LIBTORCH}/lib"
+    "LINKER:--allow-shlib-undefined")
+  # LibTorch's own libgomp comes first, so that it is the only OpenMP runtime in the process.
+  target_link_libraries(libtorch INTERFACE
+    "${SLUICE_LIBTORCH}/lib/libtorch_cpu.so" "${SLUICE_LIBTORCH}/lib/libc10.so"
+    "${SLUICE_LIBTORCH}/lib/libgomp.so.1")
+endif()

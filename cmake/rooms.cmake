@@ -1,0 +1,62 @@
+# sluice_room(NAME [DEPS room...] [LIBS target...] HEADERS file... SOURCES file...)
+#
+# Makes the library sluice_NAME (alias sluice::NAME) from the files of this folder. DEPS is the whole
+# list of rooms that its files may include; tests/include_dag.cmake holds every #include to it.
+# Headers are in a file set, so that `all_verify_interface_header_sets` proves each self-contained.
+function(sluice_room name)
+  cmake_parse_arguments(PARSE_ARGV 1 room "" "" "DEPS;LIBS;PRIVATE_LIBS;HEADERS;SOURCES")
+  if(room_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "sluice_room(${name}): unknown arguments ${room_UNPARSED_ARGUMENTS}")
+  endif()
+  add_library(sluice_${name} STATIC ${room_SOURCES})
+  add_library(sluice::${name} ALIAS sluice_${name})
+  target_sources(sluice_${name} PUBLIC FILE_SET HEADERS BASE_DIRS "${CMAKE_SOURCE_DIR}"
+    FILES ${room_HEADERS})
+  set_target_properties(sluice_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  target_link_libraries(sluice_${name} PUBLIC sluice_flags ${room_LIBS})
+  target_link_libraries(sluice_${name} PRIVATE ${room_PRIVATE_LIBS})
+  foreach(dep IN LISTS room_DEPS)
+    target_link_libraries(sluice_${name} PUBLIC sluice::${dep})
+  endforeach()
+  file(RELATIVE_PATH folder "${CMAKE_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  string(REPLACE ";" "," deps "${room_DEPS}")
+  set_property(GLOBAL APPEND PROPERTY SLUICE_ROOMS "${name}|${folder}|${deps}")
+endfunction()
+
+# The room list as data, one line each: name|folder|dep,dep. Read by tests/include_dag.cmake.
+function(sluice_write_room_list)
+  get_property(rooms GLOBAL PROPERTY SLUICE_ROOMS)
+  list(JOIN rooms "\n" text)
+  file(WRITE "${CMAKE_BINARY_DIR}/rooms.txt" "${text}\n")
+endfunction()
+
+# sluice_test(NAME ROOMS room... SOURCES file... [LIBS target...] [LABELS label...])
+#
+# One GoogleTest program; each TEST becomes a ctest entry. Default label: unit.
+function(sluice_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "TIMEOUT" "ROOMS;SOURCES;LIBS;LABELS")
+  add_executable(${name} ${test_SOURCES})
+  target_link_libraries(${name} PRIVATE sluice_flags GTest::gtest GTest::gmock GTest::gtest_main
+    ${test_LIBS})
+  foreach(room IN LISTS test_ROOMS)
+    target_link_libraries(${name} PRIVATE sluice::${room})
+  endforeach()
+  if(NOT test_LABELS)
+    set(test_LABELS unit)
+  endif()
+  if(NOT test_TIMEOUT)
+    set(test_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${test_LABELS}" TIMEOUT ${test_TIMEOUT})
+endfunction()
+
+# sluice_bench(NAME ROOMS room... SOURCES file...): a Google Benchmark program.
+function(sluice_bench name)
+  cmake_parse_arguments(PARSE_ARGV 1 bench "" "" "ROOMS;SOURCES;LIBS")
+  add_executable(${name} ${bench_SOURCES})
+  target_link_libraries(${name} PRIVATE sluice_flags benchmark::benchmark ${bench_LIBS})
+  foreach(room IN LISTS bench_ROOMS)
+    target_link_libraries(${name} PRIVATE sluice::${room})
+  endforeach()
+endfunction()

@@ -1,0 +1,27 @@
+# Language level, warnings and sanitizers: the same for every target.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_package(Threads REQUIRED)
+
+add_library(sluice_flags INTERFACE)
+# -ffp-contract=off: the compiler may not fuse what the source does not fuse, so every ISA
+# computes the same bits.
+target_compile_options(sluice_flags INTERFACE
+  -Wall -Wextra -Wsign-conversion -Werror -ffp-contract=off -fno-fast-math)
+# fmt is header-only everywhere: LibTorch brings an fmt of its own, and two compiled ones in one
+# binary would clash.
+target_compile_definitions(sluice_flags INTERFACE FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL)
+target_include_directories(sluice_flags INTERFACE "${CMAKE_SOURCE_DIR}")
+target_link_libraries(sluice_flags INTERFACE Threads::Threads)
+if(SLUICE_SANITIZE)
+  target_compile_options(sluice_flags INTERFACE
+    -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
+endif()

@@ -1,0 +1,33 @@
+/// Element types of tensors, and bf16 as plain bits.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <string_view>
+
+#include "engine/base/units.h"
+
+namespace sluice {
+
+enum class DType : std::uint8_t { kF32, kBf16 };
+
+constexpr Bytes size_of(DType t) { return t == DType::kF32 ? 4 : 2; }
+constexpr std::string_view name_of(DType t) { return t == DType::kF32 ? "fp32" : "bf16"; }
+
+/// The upper half of a float; converted with round to nearest, ties to even; NaN stays NaN.
+struct Bf16 {
+  std::uint16_t bits = 0;
+};
+static_assert(sizeof(Bf16) == 2);
+
+constexpr Bf16 to_bf16(float value) {
+  const auto u = std::bit_cast<std::uint32_t>(value);
+  if ((u & 0x7fffffffU) > 0x7f800000U) return {static_cast<std::uint16_t>((u >> 16) | 0x0040U)};
+  return {static_cast<std::uint16_t>((u + 0x7fffU + ((u >> 16) & 1U)) >> 16)};
+}
+
+constexpr float to_float(Bf16 value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
+}  // namespace sluice

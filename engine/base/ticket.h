@@ -1,0 +1,53 @@
+/// What a host thread waits on: one piece of asynchronous work.
+///
+/// Owns    a share of whatever the work needs (`keep`): dropping a ticket never frees memory in flight
+/// Thread  copies may be waited on by several threads; one TicketSource finishes it, once
+/// Throws  wait() rethrows the error of the work, in every waiter
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <memory>
+
+namespace sluice {
+
+class Ticket {
+ public:
+  /// An empty ticket is already done, without error.
+  Ticket() = default;
+
+  bool done() const noexcept;
+  /// Blocks until the work is done, then rethrows its error if it has one.
+  void wait() const;
+  /// Blocks until the work is done; the error, or null. For those who must go on after a failure.
+  std::exception_ptr wait_error() const noexcept;
+
+ private:
+  friend class TicketSource;
+  struct State {
+    std::atomic<bool> done{false};
+    std::exception_ptr error;    // written before done
+    std::shared_ptr<void> keep;  // dropped when done
+  };
+  explicit Ticket(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
+/// The side that does the work. One of finish() and fail() is called, once; a source dropped before
+/// that fails its ticket with kLogic, so that nobody waits for ever.
+class TicketSource {
+ public:
+  explicit TicketSource(std::shared_ptr<void> keep = nullptr);
+  TicketSource(TicketSource&&) noexcept = default;
+  TicketSource& operator=(TicketSource&&) = delete;
+  ~TicketSource();
+
+  Ticket ticket() const { return Ticket(state_); }
+  void finish() noexcept;
+  void fail(std::exception_ptr error) noexcept;
+
+ private:
+  std::shared_ptr<Ticket::State> state_;  // null once finished
+};
+
+}  // namespace sluice

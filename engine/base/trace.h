@@ -1,0 +1,40 @@
+/// Spans of time on named tracks, kept in memory: what ran where, from when to when.
+///
+/// Thread  add() from any thread; each span is one lock and one push
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/base/clock.h"
+
+namespace sluice {
+
+struct Span {
+  std::uint32_t track = 0;   ///< a lane
+  std::uint32_t name = 0;    ///< an op kind
+  std::uint64_t where = 0;   ///< whatever the owner of the names packs in here
+  Nanos begin = 0;
+  Nanos end = 0;
+};
+
+/// A ring of the last `capacity` spans.
+class Trace {
+ public:
+  explicit Trace(std::size_t capacity) : capacity_(capacity) {}
+
+  void add(const Span& span);
+  /// The spans in order of their ends, oldest first.
+  std::vector<Span> spans() const;
+
+ private:
+  const std::size_t capacity_;
+  mutable std::mutex mutex_;
+  std::deque<Span> spans_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+#include "engine/base/ticket.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <thread>
+
+#include "engine/base/error.h"
+
+namespace sluice {
+namespace {
+
+TEST(Ticket, AnEmptyOneIsDone) {
+  const Ticket ticket;
+  EXPECT_TRUE(ticket.done());
+  ticket.wait();
+}
+
+TEST(Ticket, CarriesAnErrorToEveryWaiter) {
+  TicketSource source;
+  const Ticket first = source.ticket();
+  const Ticket second = source.ticket();
+  std::thread worker([&] {
+    source.fail(std::make_exception_ptr(Error(Errc::kIo, "disk on fire")));
+  });
+  EXPECT_THROW(first.wait(), Error);
+  EXPECT_THROW(second.wait(), Error);
+  worker.join();
+}
+
+TEST(Ticket, KeepsWhatTheWorkNeedsUntilItIsDone) {
+  auto bytes = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = bytes;
+  TicketSource source(std::move(bytes));
+  { const Ticket dropped = source.ticket(); }
+  EXPECT_FALSE(watch.expired());
+  source.finish();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST(Ticket, ADroppedSourceFailsInsteadOfHanging) {
+  std::optional<TicketSource> source(std::in_place);
+  const Ticket ticket = source->ticket();
+  source.reset();
+  EXPECT_THROW(ticket.wait(), Error);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,52 @@
+#include "engine/base/units.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/dtype.h"
+#include "engine/base/error.h"
+
+namespace sluice {
+namespace {
+
+TEST(Units, ReadsEverySpellingOfASize) {
+  EXPECT_EQ(parse_bytes("64MiB"), 64_MiB);
+  EXPECT_EQ(parse_bytes("64MB"), 64_MiB);
+  EXPECT_EQ(parse_bytes("1.5 GiB"), 1536_MiB);
+  EXPECT_EQ(parse_bytes("2K"), 2_KiB);
+  EXPECT_EQ(parse_bytes("17B"), 17U);
+}
+
+TEST(Units, RefusesABareNumberAndShowsTheRightSpelling) {
+  try {
+    parse_bytes("1e9");
+    FAIL() << "a bare number was taken";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Errc::kConfig);
+    EXPECT_NE(std::string(e.what()).find("DeepSpeed counts elements"), std::string::npos);
+  }
+}
+
+TEST(Units, RefusesWhatIsNoSize) {
+  for (const char* text : {"", "MiB", "-1GiB", "1.3B", "10parsecs", "nan MiB", "1e30GiB"}) {
+    EXPECT_THROW(parse_bytes(text), Error) << text;
+  }
+}
+
+TEST(Units, FormatsForPeople) {
+  EXPECT_EQ(format_bytes(512), "512 B");
+  EXPECT_EQ(format_bytes(4_GiB), "4.0 GiB");
+  EXPECT_EQ(format_bytes(1536), "1.5 KiB");
+}
+
+TEST(Bf16, RoundsToNearestTiesToEven) {
+  EXPECT_EQ(to_bf16(1.0F).bits, 0x3f80);
+  EXPECT_EQ(to_bf16(1.00390625F).bits, 0x3f80);   // tie, even below
+  EXPECT_EQ(to_bf16(1.01171875F).bits, 0x3f82);   // tie, even above
+  EXPECT_EQ(to_bf16(1.00390637F).bits, 0x3f81);   // just over the tie
+  EXPECT_EQ(to_bf16(3.4e38F).bits, 0x7f80);       // overflows to infinity
+  const float nan = to_float(to_bf16(std::bit_cast<float>(0x7f800001U)));
+  EXPECT_NE(nan, nan);
+}
+
+}  // namespace
+}  // namespace sluice
