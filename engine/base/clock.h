@@ -14,6 +14,8 @@ inline Nanos now_ns() {
       .count();
 }
 
-constexpr double to_seconds(Nanos n) { return static_cast<double>(n) * 1e-9; }
+constexpr double to_seconds(Nanos n) {
+  return static_cast<double>(n) * 1e-9;
+}
 
 }  // namespace sluice

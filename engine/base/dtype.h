@@ -11,8 +11,12 @@ namespace sluice {
 
 enum class DType : std::uint8_t { kF32, kBf16 };
 
-constexpr Bytes size_of(DType t) { return t == DType::kF32 ? 4 : 2; }
-constexpr std::string_view name_of(DType t) { return t == DType::kF32 ? "fp32" : "bf16"; }
+constexpr Bytes size_of(DType t) {
+  return t == DType::kF32 ? 4 : 2;
+}
+constexpr std::string_view name_of(DType t) {
+  return t == DType::kF32 ? "fp32" : "bf16";
+}
 
 /// The upper half of a float; converted with round to nearest, ties to even; NaN stays NaN.
 struct Bf16 {

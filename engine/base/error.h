@@ -40,7 +40,7 @@ class Error : public std::runtime_error {
 }  // namespace sluice
 
 /// Throws Error when `cond` is false; `msg` is built only then.
-#define SLUICE_CHECK(cond, code, msg)                      \
-  do {                                                     \
+#define SLUICE_CHECK(cond, code, msg)                                \
+  do {                                                               \
     if (!(cond)) throw ::sluice::Error(::sluice::Errc::code, (msg)); \
   } while (0)

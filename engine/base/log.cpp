@@ -11,7 +11,6 @@ namespace {
 
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> kLogger = [] {
-
     auto sink = std::make_shared<spdlog::sinks::stdout_sink_mt>();
     auto made = std::make_shared<spdlog::logger>("sluice", sink);
     made->set_pattern("%v");
@@ -37,7 +36,9 @@ spdlog::level::level_enum to_spdlog(Level level) {
 
 }  // namespace
 
-void set_level(Level level) { logger().set_level(to_spdlog(level)); }
+void set_level(Level level) {
+  logger().set_level(to_spdlog(level));
+}
 
 void to_file(const std::string& path) {
   auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);

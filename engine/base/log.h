@@ -14,9 +14,17 @@ void set_level(Level level);
 void to_file(const std::string& path);
 void write(Level level, const std::string& line);
 
-inline void debug(const std::string& line) { write(Level::kDebug, line); }
-inline void info(const std::string& line) { write(Level::kInfo, line); }
-inline void warning(const std::string& line) { write(Level::kWarning, line); }
-inline void error(const std::string& line) { write(Level::kError, line); }
+inline void debug(const std::string& line) {
+  write(Level::kDebug, line);
+}
+inline void info(const std::string& line) {
+  write(Level::kInfo, line);
+}
+inline void warning(const std::string& line) {
+  write(Level::kWarning, line);
+}
+inline void error(const std::string& line) {
+  write(Level::kError, line);
+}
 
 }  // namespace sluice::log

@@ -20,8 +20,7 @@ void Ticket::wait() const {
   if (auto error = wait_error()) std::rethrow_exception(error);
 }
 
-TicketSource::TicketSource(std::shared_ptr<void> keep)
-    : state_(std::make_shared<Ticket::State>()) {
+TicketSource::TicketSource(std::shared_ptr<void> keep) : state_(std::make_shared<Ticket::State>()) {
   state_->keep = std::move(keep);
 }
 
@@ -31,7 +30,9 @@ TicketSource::~TicketSource() {
   }
 }
 
-void TicketSource::finish() noexcept { fail(nullptr); }
+void TicketSource::finish() noexcept {
+  fail(nullptr);
+}
 
 void TicketSource::fail(std::exception_ptr error) noexcept {
   const auto state = std::exchange(state_, nullptr);

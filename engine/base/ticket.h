@@ -1,7 +1,7 @@
 /// What a host thread waits on: one piece of asynchronous work.
 ///
-/// Owns    a share of whatever the work needs (`keep`): dropping a ticket never frees memory in flight
-/// Thread  copies may be waited on by several threads; one TicketSource finishes it, once
+/// Owns    a share of whatever the work needs (`keep`): dropping a ticket never frees memory in
+/// flight Thread  copies may be waited on by several threads; one TicketSource finishes it, once
 /// Throws  wait() rethrows the error of the work, in every waiter
 #pragma once
 

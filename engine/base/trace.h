@@ -15,9 +15,9 @@
 namespace sluice {
 
 struct Span {
-  std::uint32_t track = 0;   ///< a lane
-  std::uint32_t name = 0;    ///< an op kind
-  std::uint64_t where = 0;   ///< whatever the owner of the names packs in here
+  std::uint32_t track = 0;  ///< a lane
+  std::uint32_t name = 0;   ///< an op kind
+  std::uint64_t where = 0;  ///< whatever the owner of the names packs in here
   Nanos begin = 0;
   Nanos end = 0;
 };

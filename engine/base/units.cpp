@@ -19,9 +19,9 @@ struct Unit {
 
 // K, M and G are binary in every spelling.
 constexpr std::array kUnits = {
-    Unit{"B", 0},    Unit{"KiB", 10}, Unit{"MiB", 20}, Unit{"GiB", 30}, Unit{"TiB", 40},
-    Unit{"KB", 10},  Unit{"MB", 20},  Unit{"GB", 30},  Unit{"TB", 40},  Unit{"K", 10},
-    Unit{"M", 20},   Unit{"G", 30},   Unit{"T", 40},
+    Unit{"B", 0},   Unit{"KiB", 10}, Unit{"MiB", 20}, Unit{"GiB", 30}, Unit{"TiB", 40},
+    Unit{"KB", 10}, Unit{"MB", 20},  Unit{"GB", 30},  Unit{"TB", 40},  Unit{"K", 10},
+    Unit{"M", 20},  Unit{"G", 30},   Unit{"T", 40},
 };
 
 [[noreturn]] void refuse(std::string_view text, std::string_view reason) {
@@ -45,7 +45,8 @@ std::string format_bytes(Bytes n) {
 Bytes parse_bytes(std::string_view text) {
   double value = 0;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (ec != std::errc{} || !std::isfinite(value)) refuse(text, "write a number and a unit, as 64MiB");
+  if (ec != std::errc{} || !std::isfinite(value))
+    refuse(text, "write a number and a unit, as 64MiB");
   if (value < 0) refuse(text, "it is negative");
   std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);

@@ -17,21 +17,33 @@ inline constexpr std::uint64_t kGrainElems = 4096;
 inline constexpr Bytes kAlignment = 4096;
 
 inline namespace literals {
-constexpr Bytes operator""_B(unsigned long long n) { return n; }
-constexpr Bytes operator""_KiB(unsigned long long n) { return n << 10; }
-constexpr Bytes operator""_MiB(unsigned long long n) { return n << 20; }
-constexpr Bytes operator""_GiB(unsigned long long n) { return n << 30; }
+constexpr Bytes operator""_B(unsigned long long n) {
+  return n;
+}
+constexpr Bytes operator""_KiB(unsigned long long n) {
+  return n << 10;
+}
+constexpr Bytes operator""_MiB(unsigned long long n) {
+  return n << 20;
+}
+constexpr Bytes operator""_GiB(unsigned long long n) {
+  return n << 30;
+}
 }  // namespace literals
 
-constexpr std::uint64_t div_ceil(std::uint64_t n, std::uint64_t d) { return (n + d - 1) / d; }
-constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t to) { return div_ceil(n, to) * to; }
+constexpr std::uint64_t div_ceil(std::uint64_t n, std::uint64_t d) {
+  return (n + d - 1) / d;
+}
+constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t to) {
+  return div_ceil(n, to) * to;
+}
 
 /// "4.0 GiB", "512 B": for people.
 std::string format_bytes(Bytes n);
 
 /// Reads "64MiB", "1.5 GiB", "2GB" (K, M, G, T are binary with or without the i, as in fio and
-/// DeepSpeed). Throws kConfig on a bare number (with the right spelling), an unknown unit, a negative
-/// or a size that is no whole number of bytes.
+/// DeepSpeed). Throws kConfig on a bare number (with the right spelling), an unknown unit, a
+/// negative or a size that is no whole number of bytes.
 Bytes parse_bytes(std::string_view text);
 
 }  // namespace sluice

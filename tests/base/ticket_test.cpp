@@ -20,9 +20,8 @@ TEST(Ticket, CarriesAnErrorToEveryWaiter) {
   TicketSource source;
   const Ticket first = source.ticket();
   const Ticket second = source.ticket();
-  std::thread worker([&] {
-    source.fail(std::make_exception_ptr(Error(Errc::kIo, "disk on fire")));
-  });
+  std::thread worker(
+      [&] { source.fail(std::make_exception_ptr(Error(Errc::kIo, "disk on fire"))); });
   EXPECT_THROW(first.wait(), Error);
   EXPECT_THROW(second.wait(), Error);
   worker.join();

@@ -40,10 +40,10 @@ TEST(Units, FormatsForPeople) {
 
 TEST(Bf16, RoundsToNearestTiesToEven) {
   EXPECT_EQ(to_bf16(1.0F).bits, 0x3f80);
-  EXPECT_EQ(to_bf16(1.00390625F).bits, 0x3f80);   // tie, even below
-  EXPECT_EQ(to_bf16(1.01171875F).bits, 0x3f82);   // tie, even above
-  EXPECT_EQ(to_bf16(1.00390637F).bits, 0x3f81);   // just over the tie
-  EXPECT_EQ(to_bf16(3.4e38F).bits, 0x7f80);       // overflows to infinity
+  EXPECT_EQ(to_bf16(1.00390625F).bits, 0x3f80);  // tie, even below
+  EXPECT_EQ(to_bf16(1.01171875F).bits, 0x3f82);  // tie, even above
+  EXPECT_EQ(to_bf16(1.00390637F).bits, 0x3f81);  // just over the tie
+  EXPECT_EQ(to_bf16(3.4e38F).bits, 0x7f80);      // overflows to infinity
   const float nan = to_float(to_bf16(std::bit_cast<float>(0x7f800001U)));
   EXPECT_NE(nan, nan);
 }

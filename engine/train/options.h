@@ -1,0 +1,63 @@
+/// What to train on, for how long, and with which numbers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace sluice::train {
+
+enum class DataFormat : std::uint8_t { kAuto, kTokens, kText };
+enum class TokenDType : std::uint8_t { kAuto, kUint16, kUint32 };
+
+struct DataOptions {
+  std::vector<std::string> train;              ///< globs
+  std::vector<std::string> valid;              ///< globs; may be empty
+  DataFormat format = DataFormat::kAuto;       ///< auto: .bin is tokens, anything else text
+  TokenDType token_dtype = TokenDType::kAuto;  ///< auto: uint16 when the vocabulary fits in it
+  std::int64_t seq_len = 1024;
+  bool shuffle = true;
+};
+
+enum class OnNonFinite : std::uint8_t { kSkip, kStop };
+
+struct TrainOptions {
+  /// At most one of the three; none = one epoch. `steps` may be 0: only the initial weights are
+  /// written.
+  std::optional<std::int64_t> steps, epochs, tokens;
+  /// Any two of the three decide the third; nullopt = auto (micro-batch 1, accumulation 1).
+  std::optional<std::int64_t> train_micro_batch_size_per_gpu, gradient_accumulation_steps,
+      train_batch_size;
+  std::optional<double> gradient_clipping = 1.0;  ///< nullopt = off
+  OnNonFinite on_nonfinite = OnNonFinite::kSkip;
+  std::int64_t max_skips = 10;  ///< this many skipped steps in a row end the run
+};
+
+struct EvalOptions {
+  std::int64_t every = 200;   ///< steps; 0 = only at the end
+  std::int64_t batches = 50;  ///< micro-batches per evaluation
+};
+
+enum class OptimizerType : std::uint8_t { kAdamW, kAdam };
+
+struct OptimizerOptions {
+  OptimizerType type = OptimizerType::kAdamW;
+  double lr = 3e-4;
+  std::array<double, 2> betas = {0.9, 0.95};
+  double eps = 1e-8;
+  double weight_decay = 0.1;  ///< on tensors of two or more dimensions
+};
+
+enum class SchedulerType : std::uint8_t { kConstant, kLinear, kCosine, kWsd };
+
+struct SchedulerOptions {
+  SchedulerType type = SchedulerType::kCosine;
+  /// A count of steps, or a fraction of all steps.
+  std::variant<std::int64_t, double> warmup_steps = 0.03;
+  double min_lr_ratio = 0.1;
+};
+
+}  // namespace sluice::train

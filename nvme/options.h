@@ -1,0 +1,31 @@
+/// How bytes get to the drives and back.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/base/units.h"
+
+namespace sluice::nvme {
+
+enum class Engine : std::uint8_t {
+  kAuto,     ///< io_uring where the kernel allows it, else threads; said aloud
+  kIoUring,  ///< error where it is not allowed
+  kThreads   ///< pread and pwrite on a pool of threads
+};
+
+enum class Direct : std::uint8_t {
+  kAuto,  ///< O_DIRECT where a real write, read and compare works; said aloud where not
+  kTrue,  ///< error where it does not work
+  kFalse  ///< through the page cache
+};
+
+struct Options {
+  Engine engine = Engine::kAuto;
+  Direct direct = Direct::kAuto;
+  Bytes block_size = 1_MiB;         ///< request size; a multiple of 4KiB
+  unsigned queue_depth = 32;        ///< requests in flight
+  std::optional<unsigned> threads;  ///< of the thread queue; nullopt = auto
+};
+
+}  // namespace sluice::nvme
