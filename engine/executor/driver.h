@@ -1,0 +1,83 @@
+/// Runs a stream of programs on real threads, with handlers given from outside.
+///
+/// Two drivers, one contract: `overlapped` (workers per lane around a Scoreboard) and `serial` (op
+/// by op, in program order, inside append()). Both give the same results; the serial one is the
+/// first debugging tool.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/base/clock.h"
+#include "engine/base/ticket.h"
+#include "prefetch/scoreboard.h"
+
+namespace sluice::executor {
+
+/// Everything a handler may know about its op. Valid during start(); `program` and `op` live as
+/// long as the caller keeps the program.
+struct OpContext {
+  prefetch::OpRef ref;
+  const prefetch::Program& program;
+  const prefetch::Op& op;
+  std::uint64_t tag;  ///< as given to append()
+  /// Root and slot of everything the op names, without repeats.
+  std::span<const std::pair<prefetch::BufferId, std::uint32_t>> slots;
+  /// Fifo lanes: enqueued ops of other streams that this op's stream must wait for.
+  std::span<const prefetch::OpRef> stream_waits;
+
+  /// The slot of a buffer or of a part's root. Throws kLogic when the op does not name it.
+  std::uint32_t slot(prefetch::BufferId id) const;
+};
+
+/// Called from the lanes' threads, several at a time; ops that depend on each other never are.
+/// A handler waits for nothing that is not in the program.
+class Handler {
+ public:
+  virtual ~Handler() = default;
+  /// Fifo lanes: enqueues the work on the lane's stream and returns at once; the ticket is done
+  /// when the stream has done it; tickets of one lane are done in order. Other lanes: does the
+  /// work, or starts it and returns its ticket. An exception, or the ticket's error, ends the run.
+  virtual Ticket start(const OpContext& context) = 0;
+  /// A slot has become free; nothing reads or writes it until it is handed out again. Called under
+  /// the driver's lock: short, and never back into the driver.
+  virtual void freed(const prefetch::Freed&) {}
+};
+
+/// A program that has wholly run.
+struct Finished {
+  std::uint32_t instance;
+  std::uint64_t tag;
+  Nanos end;                ///< when its last op was completed
+  std::vector<Nanos> busy;  ///< per lane, since the driver began: time with at least one op running
+};
+
+struct Machine {
+  std::shared_ptr<const prefetch::Residents> residents;
+  prefetch::Pools pools;
+  prefetch::Lanes lanes;
+  prefetch::Derivations derive{};
+};
+
+/// Thread  append, wait and the destructor: one thread; stop(): any
+class Driver {
+ public:
+  virtual ~Driver() = default;
+
+  /// Adds a sealed, checked program. After an error or stop() it adds nothing.
+  virtual void append(std::shared_ptr<const prefetch::Program> program, std::uint64_t tag) = 0;
+  /// Blocks until at most `in_flight` programs are unfinished; those finished since the last call,
+  /// in stream order. Rethrows the first error once everything in flight has ended.
+  virtual std::vector<Finished> wait(std::size_t in_flight) = 0;
+  /// Starts nothing more; what is in flight ends. wait() then throws kLogic if work was left,
+  /// unless an error came first.
+  virtual void stop() noexcept = 0;
+};
+
+std::unique_ptr<Driver> overlapped(const Machine& machine, Handler& handler);
+std::unique_ptr<Driver> serial(const Machine& machine, Handler& handler);
+
+}  // namespace sluice::executor

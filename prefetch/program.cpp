@@ -1,0 +1,65 @@
+#include "prefetch/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/error.h"
+
+namespace sluice::prefetch {
+
+std::string describe(const Op& op) {
+  std::string text = op.kind.name;
+  if (op.where.segment >= 0) text += fmt::format(" segment {}", op.where.segment);
+  if (op.where.chunk >= 0) text += fmt::format(" chunk {}", op.where.chunk);
+  if (op.where.micro_batch >= 0) text += fmt::format(" micro-batch {}", op.where.micro_batch);
+  return text;
+}
+
+Program::Program(std::string name, std::shared_ptr<const Residents> residents)
+    : name_(std::move(name)),
+      residents_(std::move(residents)),
+      transients_(residents_->end_buffer(), residents_->end_leaf()) {
+  SLUICE_CHECK(residents_->sealed(), kLogic,
+               "the table of persistents is sealed before any program");
+}
+
+void Program::op(Op op) {
+  SLUICE_CHECK(!transients_.sealed(), kLogic, "an op was added to a sealed program");
+  ops_.push_back(std::move(op));
+}
+
+namespace {
+
+void sort_unique(std::vector<LeafId>& ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+}
+
+}  // namespace
+
+void Program::seal() {
+  transients_.seal();
+  users_.assign(transients_.end_buffer() - transients_.first_buffer(), 0);
+  accesses_.resize(ops_.size());
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    const Op& op = ops_[i];
+    Accesses& access = accesses_[i];
+    const auto name = [&](BufferId id, std::vector<LeafId>& leaves) {
+      const auto [begin, end] = table(id).leaves(id);
+      for (LeafId leaf = begin; leaf < end; ++leaf) leaves.push_back(leaf);
+      if (persistent(id)) return;
+      const BufferId root = transients_.root(id);
+      if (std::find(access.roots.begin(), access.roots.end(), root) != access.roots.end()) return;
+      access.roots.push_back(root);
+      if (users_[root - transients_.first_buffer()]++ == 0) access.defines.push_back(root);
+    };
+    for (const BufferId id : op.reads) name(id, access.reads);
+    for (const BufferId id : op.writes) name(id, access.writes);
+    sort_unique(access.reads);
+    sort_unique(access.writes);
+  }
+}
+
+}  // namespace sluice::prefetch

@@ -1,0 +1,143 @@
+/// Runs a stream of serial programs out of order, within the memory there is: a pure state machine,
+/// without threads and without a clock. The executor and the simulator drive the same one.
+///
+/// Grants   per pool, in program order: each pool hands its slots to the transients in the order in
+///          which the program defines them. No op starts before every root it names is granted.
+/// Order    an op starts after the earlier ops that wrote what it reads (read-after-write), and
+/// that
+///          read or wrote what it writes (write-after-read, write-after-write).
+/// Release  `issued` lets ops of other fifo lanes follow (their stream waits on an event);
+/// `completed`
+///          lets every lane follow, and frees memory.
+/// Stuck    never, when prefetch::check() passed: see docs/design.md 3.4.
+/// Thread   one at a time; the executor holds a lock around it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <vector>
+
+#include "prefetch/program.h"
+
+namespace sluice::prefetch {
+
+/// An op in the stream: program instance, and index in that program.
+struct OpRef {
+  std::uint32_t instance = 0;
+  std::uint32_t index = 0;
+  friend bool operator==(const OpRef&, const OpRef&) = default;
+  friend auto operator<=>(const OpRef&, const OpRef&) = default;
+};
+
+/// A root that has just been freed, and where it lay.
+struct Freed {
+  PoolId pool;
+  std::uint32_t slot;
+  Bytes bytes;
+};
+
+/// The derivations, so that a test can leave one out and see the property tests fail.
+struct Derivations {
+  bool read_after_write = true;
+  bool write_after_read = true;
+  bool write_after_write = true;
+  bool every_root_granted = true;
+};
+
+class Scoreboard {
+ public:
+  Scoreboard(std::shared_ptr<const Residents> residents, Pools pools, Lanes lanes,
+             Derivations derive = {});
+
+  /// Adds a sealed, checked program to the stream; its instance number (0, 1, 2, ...).
+  std::uint32_t append(std::shared_ptr<const Program> program);
+
+  /// What this lane may start now; the op then counts as started.
+  std::optional<OpRef> next(LaneId lane);
+  bool has_next(LaneId lane) const;
+  /// Enqueued on its stream. Fifo lanes only; before completed().
+  void issued(OpRef op);
+  /// Really done. The transients that nobody names any more, freed by this.
+  std::vector<Freed> completed(OpRef op);
+  /// After an error: next() starts nothing more. What has started is still completed.
+  void stop() { stopped_ = true; }
+
+  /// Nothing has started that is not completed, and (unless stopped) nothing is left to start.
+  bool idle() const;
+  /// Programs that are not wholly completed.
+  std::size_t in_flight() const;
+  bool finished(std::uint32_t instance) const;
+
+  const Program& program(std::uint32_t instance) const { return *at(instance).program; }
+  const Op& op(OpRef ref) const { return program(ref.instance).ops()[ref.index]; }
+  /// The slot of a buffer's root: of a started op for transients, any time for persistents.
+  std::uint32_t slot(OpRef ref, BufferId id) const;
+  /// Ops of other fifo lanes, issued and not completed, that this op's stream must wait for.
+  std::vector<OpRef> stream_waits(OpRef ref) const;
+
+  const Pools& pools() const { return pools_; }
+  const Lanes& lanes() const { return lanes_; }
+  std::uint32_t free_slots(PoolId pool) const {
+    return static_cast<std::uint32_t>(free_[pool].size());
+  }
+
+ private:
+  enum class State : std::uint8_t { kWaiting, kStarted, kIssued, kCompleted };
+  struct LiveOp {
+    State state = State::kWaiting;
+    std::uint32_t blocked = 0;        // dependencies and grants still missing
+    std::vector<OpRef> followers;     // one entry per dependency of theirs on this op
+    std::vector<OpRef> fifo_sources;  // ops of other fifo lanes that it depends on
+  };
+  struct Root {
+    std::uint32_t slot = 0;
+    std::uint32_t users = 0;
+    bool granted = false;
+    std::vector<std::uint32_t> waiters;  // ops of this program that name it
+  };
+  struct Instance {
+    std::shared_ptr<const Program> program;
+    std::vector<LiveOp> ops;
+    std::vector<Root> roots;  // by BufferId - first transient
+    std::size_t left = 0;     // ops not completed
+  };
+  struct Leaf {
+    std::optional<OpRef> writer;
+    std::vector<OpRef> readers;  // since the last write
+  };
+  struct Wanted {
+    std::uint32_t instance;
+    BufferId root;
+  };
+
+  Instance& at(std::uint32_t instance);
+  const Instance& at(std::uint32_t instance) const;
+  LiveOp& live(OpRef ref) { return at(ref.instance).ops[ref.index]; }
+  void depend(OpRef op, OpRef on);
+  void derive(OpRef op, std::vector<Leaf>& transient_leaves);
+  void grant(PoolId pool);
+  void unblock(OpRef op);
+  bool fifo(OpRef ref) const { return lanes_[op(ref).lane].issue == Issue::kFifo; }
+
+  std::shared_ptr<const Residents> residents_;
+  Pools pools_;
+  Lanes lanes_;
+  Derivations derive_;
+  bool stopped_ = false;
+  std::uint32_t first_instance_ = 0;  // of the oldest program kept
+  std::deque<Instance> instances_;
+  std::vector<Leaf> leaves_;                      // of the persistents
+  std::vector<std::uint32_t> resident_slots_;     // by BufferId
+  std::vector<std::vector<std::uint32_t>> free_;  // per pool, the next slot last
+  std::vector<std::deque<Wanted>> wanted_;        // per pool, in program order
+  std::vector<std::deque<OpRef>> fifo_;           // per fifo lane, in program order
+  using Oldest = std::priority_queue<OpRef, std::vector<OpRef>, std::greater<>>;
+  std::vector<Oldest> ready_;          // per oldest-ready lane
+  std::vector<std::uint32_t> active_;  // per lane, of its width
+  std::size_t running_ = 0;            // started, not completed
+};
+
+}  // namespace sluice::prefetch

@@ -1,0 +1,51 @@
+/// A stream of programs on a virtual clock: the real scoreboard, without the machine.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "prefetch/cost_model.h"
+#include "prefetch/scoreboard.h"
+
+namespace sluice::prefetch {
+
+struct Timeline {
+  struct Span {
+    OpRef op;
+    LaneId lane;
+    double begin, end;  ///< seconds
+  };
+  std::vector<Span> spans;       ///< in order of their ends
+  std::vector<double> finished;  ///< per program of the stream, when its last op ended
+  std::vector<double> busy;      ///< per lane, seconds with at least one op running
+  double seconds = 0;            ///< of the whole stream
+};
+
+/// Called by the simulator as it goes; the property tests run the "work" of an op here.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void begins(const Scoreboard&, OpRef) {}
+  virtual void ends(const Scoreboard&, OpRef) {}
+  virtual void freed(const Freed&) {}
+};
+
+struct Simulation {
+  std::shared_ptr<const Residents> residents;
+  Pools pools;
+  Lanes lanes;
+  std::size_t max_in_flight = 2;  ///< programs appended before the oldest must have ended
+  Derivations derive{};
+};
+
+/// Throws kLogic when nothing can run any more and work is left (a checked program never does
+/// that).
+Timeline simulate(const Simulation& machine, std::span<const std::shared_ptr<const Program>> stream,
+                  const CostModel& cost, Observer* observer = nullptr);
+
+/// The same stream, one op after the other.
+double serial_seconds(std::span<const std::shared_ptr<const Program>> stream,
+                      const CostModel& cost);
+
+}  // namespace sluice::prefetch
