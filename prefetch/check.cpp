@@ -9,14 +9,27 @@
 namespace sluice::prefetch {
 namespace {
 
-void check_buffer(const Program& program, const Op& op, const Buffer& buffer, const Pools& pools) {
+/// Who asks for a buffer: an op, or the table of persistents. Put into words only when refused.
+struct Asker {
+  const Op* op = nullptr;
+  BufferId persistent = 0;
+  std::string text() const {
+    return op != nullptr ? describe(*op) : fmt::format("persistent buffer {}", persistent);
+  }
+};
+
+/// The pool exists and one of its slots holds the buffer.
+void check_buffer(const Program& program, const Asker& who, const Buffer& buffer,
+                  const Pools& pools) {
   if (buffer.pool == kNoPool) return;
   SLUICE_CHECK(buffer.pool < pools.size(), kLogic,
-               fmt::format("{}: {} names pool {} of {}", program.name(), describe(op), buffer.pool,
+               fmt::format("{}: {} names pool {} of {}", program.name(), who.text(), buffer.pool,
                            pools.size()));
-  SLUICE_CHECK(buffer.bytes <= pools[buffer.pool].slot, kLogic,
-               fmt::format("{}: {} puts {} into a slot of pool {}", program.name(), describe(op),
-                           format_bytes(buffer.bytes), pools[buffer.pool].name));
+  const Pool& pool = pools[buffer.pool];
+  SLUICE_CHECK(buffer.bytes <= pool.slot, kLogic,
+               fmt::format("{}: {} puts {} of {} into pool '{}', whose slots have {}",
+                           program.name(), who.text(), format_bytes(buffer.bytes),
+                           name_of(buffer.tag), pool.name, format_bytes(pool.slot)));
 }
 
 /// Each leaf is written before it is read; a read of what nobody wrote is a bug in the schedule.
@@ -40,16 +53,27 @@ void check_initialised(const Program& program, std::size_t i, std::vector<bool>&
   }
 }
 
-/// Walks the serial run, counting live slots per pool; calls `grown(op, root)` after each
-/// definition.
+void check_lane(const Program& program, const Op& op, const Lanes& lanes) {
+  SLUICE_CHECK(op.lane < lanes.size(), kLogic,
+               fmt::format("{}: {} names lane {} of {}", program.name(), describe(op), op.lane,
+                           lanes.size()));
+  SLUICE_CHECK(lanes[op.lane].width > 0, kLogic,
+               fmt::format("{}: {} is on lane '{}', which runs nothing: its width is 0",
+                           program.name(), describe(op), lanes[op.lane].name));
+}
+
+/// Walks the serial run, counting live slots per pool; calls `grown(who, buffer, live)` after each
+/// slot that is taken. `initialised` changes only when all is well.
 template <class Grown>
-std::vector<std::uint32_t> walk(const Program& program, const Pools& pools, const Lanes& lanes,
-                                Initialised& initialised, Grown grown) {
+Minimum walk(const Program& program, const Pools& pools, const Lanes& lanes,
+             Initialised& initialised, Grown grown) {
+  Initialised known = initialised;
   std::vector<std::uint32_t> live(pools.size(), 0);
   for (const BufferId id : program.residents().roots()) {
     const Buffer& buffer = program.residents().info(id);
-    check_buffer(program, Op{}, buffer, pools);
-    if (buffer.pool != kNoPool) ++live[buffer.pool];
+    const Asker who{nullptr, id};
+    check_buffer(program, who, buffer, pools);
+    if (buffer.pool != kNoPool) grown(who, buffer, ++live[buffer.pool]);
   }
   std::vector<std::uint32_t> peak = live;
   const BufferTable& transients = program.transients();
@@ -60,16 +84,14 @@ std::vector<std::uint32_t> walk(const Program& program, const Pools& pools, cons
 
   for (std::size_t i = 0; i < program.ops().size(); ++i) {
     const Op& op = program.ops()[i];
-    SLUICE_CHECK(op.lane < lanes.size(), kLogic,
-                 fmt::format("{}: {} names lane {} of {}", program.name(), describe(op), op.lane,
-                             lanes.size()));
-    check_initialised(program, i, written, initialised);
+    check_lane(program, op, lanes);
+    check_initialised(program, i, written, known);
     for (const BufferId id : program.accesses(i).defines) {
       const Buffer& buffer = transients.info(id);
-      check_buffer(program, op, buffer, pools);
+      check_buffer(program, {&op}, buffer, pools);
       if (buffer.pool == kNoPool) continue;
       peak[buffer.pool] = std::max(peak[buffer.pool], ++live[buffer.pool]);
-      grown(op, buffer, live[buffer.pool]);
+      grown(Asker{&op}, buffer, live[buffer.pool]);
     }
     for (const BufferId id : program.accesses(i).roots) {
       const Buffer& buffer = transients.info(id);
@@ -77,38 +99,33 @@ std::vector<std::uint32_t> walk(const Program& program, const Pools& pools, cons
         --live[buffer.pool];
     }
   }
-  return peak;
+  initialised = std::move(known);
+  return {std::move(peak)};
 }
 
 }  // namespace
 
 Minimum serial_minimum(const Program& program, const Pools& pools, const Lanes& lanes,
                        Initialised& initialised) {
-  return {walk(program, pools, lanes, initialised, [](const Op&, const Buffer&, std::uint32_t) {})};
+  return walk(program, pools, lanes, initialised,
+              [](const Asker&, const Buffer&, std::uint32_t) {});
 }
 
 Minimum check(const Program& program, const Pools& pools, const Lanes& lanes,
               Initialised& initialised) {
-  std::vector<std::uint32_t> persistents(pools.size(), 0);
-  for (const BufferId id : program.residents().roots()) {
-    const PoolId pool = program.residents().info(id).pool;
-    if (pool == kNoPool) continue;
-    SLUICE_CHECK(pool < pools.size() && ++persistents[pool] <= pools[pool].slots, kBudget,
-                 fmt::format("{}: the persistent buffers need more than the {} slots of pool {}",
-                             program.name(), pools[pool].slots, pools[pool].name));
-  }
-  return {walk(program, pools, lanes, initialised,
-               [&](const Op& op, const Buffer& buffer, std::uint32_t live) {
-                 const Pool& pool = pools[buffer.pool];
-                 SLUICE_CHECK(
-                     live <= pool.slots, kBudget,
-                     fmt::format("{}: {} asks pool '{}' ({} tier) for {} of {}, 0 B free of {} "
-                                 "({} slots): give the tier more memory, or move {} out of it",
-                                 program.name(), describe(op), pool.name, name_of(pool.tier),
-                                 format_bytes(pool.slot), name_of(buffer.tag),
-                                 format_bytes(pool.slot * pool.slots), pool.slots,
-                                 name_of(buffer.tag)));
-               })};
+  return walk(
+      program, pools, lanes, initialised,
+      [&](const Asker& who, const Buffer& buffer, std::uint32_t live) {
+        const Pool& pool = pools[buffer.pool];
+        SLUICE_CHECK(
+            live <= pool.slots, kBudget,
+            fmt::format("{}: {} asks pool '{}' ({} tier) for {} of {}, 0 B free of {} ({} slots "
+                        "of {}): give the tier more memory, or move {} out of it",
+                        program.name(), who.text(), pool.name, name_of(pool.tier),
+                        format_bytes(buffer.bytes), name_of(buffer.tag),
+                        format_bytes(pool.slot * pool.slots), pool.slots, format_bytes(pool.slot),
+                        name_of(buffer.tag)));
+      });
 }
 
 }  // namespace sluice::prefetch

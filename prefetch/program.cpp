@@ -43,6 +43,7 @@ void Program::seal() {
   transients_.seal();
   users_.assign(transients_.end_buffer() - transients_.first_buffer(), 0);
   accesses_.resize(ops_.size());
+  std::vector<std::size_t> last_named(users_.size(), ops_.size());  // by root: the last op
   for (std::size_t i = 0; i < ops_.size(); ++i) {
     const Op& op = ops_[i];
     Accesses& access = accesses_[i];
@@ -51,9 +52,10 @@ void Program::seal() {
       for (LeafId leaf = begin; leaf < end; ++leaf) leaves.push_back(leaf);
       if (persistent(id)) return;
       const BufferId root = transients_.root(id);
-      if (std::find(access.roots.begin(), access.roots.end(), root) != access.roots.end()) return;
+      const std::size_t index = root - transients_.first_buffer();
+      if (std::exchange(last_named[index], i) == i) return;
       access.roots.push_back(root);
-      if (users_[root - transients_.first_buffer()]++ == 0) access.defines.push_back(root);
+      if (users_[index]++ == 0) access.defines.push_back(root);
     };
     for (const BufferId id : op.reads) name(id, access.reads);
     for (const BufferId id : op.writes) name(id, access.writes);

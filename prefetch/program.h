@@ -40,6 +40,9 @@ struct Op {
   Where where;
   std::vector<BufferId> reads, writes;  ///< a buffer that is updated is in both
   Cost cost;
+  /// The first buffer it reads is a record that may tell it to do nothing. Dependencies are the
+  /// same.
+  bool predicated = false;
 };
 
 /// "backward segment 3 micro-batch 0", for messages.

@@ -45,9 +45,10 @@ BufferId BufferTable::part_of(BufferId parent, Bytes offset, Bytes bytes) {
   SLUICE_CHECK(!sealed_, kLogic, "a part was added to a sealed table");
   const Entry& root = entry(parent);
   SLUICE_CHECK(root.root == parent, kLogic, "a part of a part: name the root");
-  SLUICE_CHECK(bytes > 0 && offset + bytes <= root.buffer.bytes, kLogic,
-               fmt::format("part [{}, {}) leaves its root of {} bytes", offset, offset + bytes,
-                           root.buffer.bytes));
+  SLUICE_CHECK(bytes > 0 && offset <= root.buffer.bytes && bytes <= root.buffer.bytes - offset,
+               kLogic,
+               fmt::format("a part of {} bytes at {} is empty or leaves its root of {} bytes",
+                           bytes, offset, root.buffer.bytes));
   const Buffer info{root.buffer.pool, bytes, root.buffer.tag};
   const BufferId id = end_buffer();
   entry(parent).parts.push_back(id);

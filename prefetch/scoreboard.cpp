@@ -25,7 +25,10 @@ Scoreboard::Scoreboard(std::shared_ptr<const Residents> residents, Pools pools, 
   std::vector<std::uint32_t> taken(pools_.size(), 0);
   for (const BufferId id : residents_->roots()) {
     const PoolId pool = residents_->info(id).pool;
-    if (pool != kNoPool) resident_slots_[id] = taken[pool]++;
+    if (pool == kNoPool) continue;
+    SLUICE_CHECK(pool < pools_.size(), kLogic,
+                 fmt::format("a persistent buffer names pool {} of {}", pool, pools_.size()));
+    resident_slots_[id] = taken[pool]++;
   }
   for (PoolId pool = 0; pool < pools_.size(); ++pool) {
     for (std::uint32_t slot = pools_[pool].slots; slot > taken[pool]; --slot) {
@@ -54,6 +57,11 @@ std::size_t Scoreboard::in_flight() const {
 }
 
 std::uint32_t Scoreboard::append(std::shared_ptr<const Program> program) {
+  SLUICE_CHECK(program->transients().sealed(), kLogic,
+               fmt::format("program '{}' was appended before seal()", program->name()));
+  SLUICE_CHECK(
+      &program->residents() == residents_.get(), kLogic,
+      fmt::format("program '{}' was written for another table of persistents", program->name()));
   while (!instances_.empty() && instances_.front().left == 0) {
     instances_.pop_front();
     ++first_instance_;
@@ -75,6 +83,7 @@ std::uint32_t Scoreboard::append(std::shared_ptr<const Program> program) {
     for (const BufferId id : access.defines) {
       Root& root = added.roots[id - transients.first_buffer()];
       root.users = added.program->users(id);
+      root.definer = i;
       const PoolId pool = transients.info(id).pool;
       if (pool == kNoPool) {
         root.granted = true;
@@ -84,9 +93,7 @@ std::uint32_t Scoreboard::append(std::shared_ptr<const Program> program) {
     }
     for (const BufferId id : access.roots) {
       Root& root = added.roots[id - transients.first_buffer()];
-      const bool own =
-          std::find(access.defines.begin(), access.defines.end(), id) != access.defines.end();
-      if (root.granted || !(own || derive_.every_root_granted)) continue;
+      if (root.granted || !(root.definer == i || derive_.every_root_granted)) continue;
       root.waiters.push_back(i);
       ++added.ops[i].blocked;
     }
@@ -102,12 +109,20 @@ void Scoreboard::depend(OpRef op, OpRef on) {
   LiveOp& source = live(on);
   if (source.state == State::kCompleted) return;
   LiveOp& follower = live(op);
+  if (!source.followers.empty() && source.followers.back() == op) return;
   const bool streams = fifo(op) && fifo(on);
   if (streams && this->op(op).lane != this->op(on).lane) follower.fifo_sources.push_back(on);
   if (streams && source.state == State::kIssued) return;
-  if (!source.followers.empty() && source.followers.back() == op) return;
   source.followers.push_back(op);
   ++follower.blocked;
+}
+
+/// Drops the readers of programs that are gone: what is read for ever and never written (a constant
+/// table) would otherwise grow with the run. Readers stand in stream order.
+void Scoreboard::forget_finished(std::vector<OpRef>& readers) const {
+  if (readers.empty() || readers.front().instance >= first_instance_) return;
+  const auto kept = std::lower_bound(readers.begin(), readers.end(), OpRef{first_instance_, 0});
+  readers.erase(readers.begin(), kept);
 }
 
 void Scoreboard::derive(OpRef ref, std::vector<Leaf>& transient_leaves) {
@@ -131,7 +146,9 @@ void Scoreboard::derive(OpRef ref, std::vector<Leaf>& transient_leaves) {
   }
   for (const LeafId id : access.reads) {
     Leaf& l = leaf(id);
-    if (l.writer != ref) l.readers.push_back(ref);
+    if (l.writer == ref) continue;
+    forget_finished(l.readers);
+    l.readers.push_back(ref);
   }
 }
 
@@ -226,6 +243,14 @@ bool Scoreboard::idle() const {
   return running_ == 0 && (stopped_ || in_flight() == 0);
 }
 
+bool Scoreboard::stuck() const {
+  if (running_ > 0 || idle()) return false;
+  for (LaneId lane = 0; lane < lanes_.size(); ++lane) {
+    if (has_next(lane)) return false;
+  }
+  return true;
+}
+
 std::uint32_t Scoreboard::slot(OpRef ref, BufferId id) const {
   const Program& p = program(ref.instance);
   const BufferId root = p.root(id);
@@ -239,6 +264,8 @@ std::vector<OpRef> Scoreboard::stream_waits(OpRef ref) const {
     if (source.instance < first_instance_) continue;
     if (at(source.instance).ops[source.index].state == State::kIssued) waits.push_back(source);
   }
+  std::sort(waits.begin(), waits.end());
+  waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
   return waits;
 }
 

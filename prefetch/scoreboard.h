@@ -6,8 +6,7 @@
 /// Order    an op starts after the earlier ops that wrote what it reads (read-after-write), and
 /// that
 ///          read or wrote what it writes (write-after-read, write-after-write).
-/// Release  `issued` lets ops of other fifo lanes follow (their stream waits on an event);
-/// `completed`
+/// Release  `issued` lets ops of fifo lanes follow (their stream waits on an event); `completed`
 ///          lets every lane follow, and frees memory.
 /// Stuck    never, when prefetch::check() passed: see docs/design.md 3.4.
 /// Thread   one at a time; the executor holds a lock around it.
@@ -52,7 +51,8 @@ class Scoreboard {
   Scoreboard(std::shared_ptr<const Residents> residents, Pools pools, Lanes lanes,
              Derivations derive = {});
 
-  /// Adds a sealed, checked program to the stream; its instance number (0, 1, 2, ...).
+  /// Adds a sealed, checked program to the stream; its instance number (0, 1, 2, ...). Throws
+  /// kLogic when it is not sealed, or was written for another table of persistents.
   std::uint32_t append(std::shared_ptr<const Program> program);
 
   /// What this lane may start now; the op then counts as started.
@@ -67,6 +67,9 @@ class Scoreboard {
 
   /// Nothing has started that is not completed, and (unless stopped) nothing is left to start.
   bool idle() const;
+  /// Work is left, nothing runs, and no lane may start anything: a program that check() would have
+  /// refused, or a bug here. Drivers turn it into an error instead of a wait without end.
+  bool stuck() const;
   /// Programs that are not wholly completed.
   std::size_t in_flight() const;
   bool finished(std::uint32_t instance) const;
@@ -95,6 +98,7 @@ class Scoreboard {
   struct Root {
     std::uint32_t slot = 0;
     std::uint32_t users = 0;
+    std::uint32_t definer = 0;  // the first op of the program that names it
     bool granted = false;
     std::vector<std::uint32_t> waiters;  // ops of this program that name it
   };
@@ -118,6 +122,7 @@ class Scoreboard {
   LiveOp& live(OpRef ref) { return at(ref.instance).ops[ref.index]; }
   void depend(OpRef op, OpRef on);
   void derive(OpRef op, std::vector<Leaf>& transient_leaves);
+  void forget_finished(std::vector<OpRef>& readers) const;
   void grant(PoolId pool);
   void unblock(OpRef op);
   bool fifo(OpRef ref) const { return lanes_[op(ref).lane].issue == Issue::kFifo; }

@@ -23,6 +23,7 @@ class Clock {
         in_use_(cost.resources.size(), 0.0),
         running_on_(machine.lanes.size(), 0) {
     line_.busy.assign(machine.lanes.size(), 0.0);
+    line_.finished.assign(stream.size(), 0.0);
   }
 
   Timeline run() {
@@ -48,7 +49,8 @@ class Clock {
 
   void append() {
     while (appended_ < stream_.size() && board_.in_flight() < max_in_flight_) {
-      board_.append(stream_[appended_++]);
+      const auto instance = board_.append(stream_[appended_++]);
+      if (board_.finished(instance)) line_.finished[instance] = now_;  // it had no ops
     }
   }
 
@@ -124,10 +126,7 @@ class Clock {
     for (const Freed& freed : board_.completed(a.op)) {
       if (observer_ != nullptr) observer_->freed(freed);
     }
-    if (board_.finished(a.op.instance)) {
-      line_.finished.resize(std::max<std::size_t>(line_.finished.size(), a.op.instance + 1U));
-      line_.finished[a.op.instance] = now_;
-    }
+    if (board_.finished(a.op.instance)) line_.finished[a.op.instance] = now_;
   }
 
   std::span<const std::shared_ptr<const Program>> stream_;

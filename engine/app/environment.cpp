@@ -1,0 +1,66 @@
+#include "engine/app/environment.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cpu_adam/isa.h"
+#include "engine/tensor/process.h"
+#include "gpu/device.h"
+
+namespace sluice::app {
+namespace {
+
+std::string cpu_model() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+config::Environment environment() {
+  config::Environment variables;
+  for (char** entry = ::environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const auto equals = text.find('=');
+    if (equals != std::string::npos) variables[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return variables;
+}
+
+void require_process_environment(char** argv) {
+  bool changed = false;
+  for (const tensor::EnvVariable& variable : tensor::process_environment()) {
+    if (std::getenv(variable.name) != nullptr) continue;
+    ::setenv(variable.name, variable.value, 0);
+    changed = true;
+  }
+  // If it cannot be started again the run is slower, not wrong.
+  if (changed) ::execv("/proc/self/exe", argv);
+}
+
+std::string describe_machine() {
+  utsname kernel{};
+  ::uname(&kernel);
+  const gpu::Device device = gpu::device();
+  nlohmann::ordered_json json;
+  json["sluice"] = SLUICE_VERSION;
+  json["cpu"] = cpu_model();
+  json["cores"] = std::thread::hardware_concurrency();
+  json["memory_bytes"] =
+      static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
+  json["kernel"] = std::string(kernel.sysname) + " " + kernel.release;
+  json["device"] = {
+      {"name", device.name}, {"memory_bytes", device.memory}, {"unified", device.unified}};
+  json["cpu_adam_isa"] = cpu_adam::name_of(cpu_adam::available_isas().front());
+  return json.dump(2) + "\n";
+}
+
+}  // namespace sluice::app

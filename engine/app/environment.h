@@ -1,0 +1,20 @@
+/// What the process finds around itself: variables, and the machine for env.json.
+#pragma once
+
+#include <string>
+
+#include "engine/config/load.h"
+
+namespace sluice::app {
+
+/// The environment variables, for ${env:VARIABLE}.
+config::Environment environment();
+
+/// Makes sure that the variables LibTorch needs before the process starts are set: when one is
+/// missing it sets it and starts the program again in its place. Does not return in that case.
+void require_process_environment(char** argv);
+
+/// env.json: version, machine, device, kernel.
+std::string describe_machine();
+
+}  // namespace sluice::app

@@ -1,0 +1,51 @@
+#include "engine/memory/ledger.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "engine/base/error.h"
+
+namespace sluice::memory {
+
+using prefetch::MemoryTag;
+using prefetch::Tier;
+
+void Ledger::reserve(Tier tier, MemoryTag tag, Bytes bytes) {
+  const Bytes free = limit(tier) - used(tier);
+  SLUICE_CHECK(bytes <= free, kBudget,
+               fmt::format("{} tier: asked {} for {}, {} free of {}; raise tiers.{}.limit or move "
+                           "this class of bytes to another tier",
+                           name_of(tier), format_bytes(bytes), name_of(tag), format_bytes(free),
+                           format_bytes(limit(tier)), name_of(tier)));
+  used_[static_cast<std::size_t>(tier)][static_cast<std::size_t>(tag)] += bytes;
+}
+
+Bytes Ledger::used(Tier tier, MemoryTag tag) const {
+  return used_[static_cast<std::size_t>(tier)][static_cast<std::size_t>(tag)];
+}
+
+Bytes Ledger::used(Tier tier) const {
+  const auto& row = used_[static_cast<std::size_t>(tier)];
+  return std::accumulate(row.begin(), row.end(), Bytes{0});
+}
+
+std::string Ledger::table() const {
+  std::string text;
+  for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
+    if (used(tier) == 0) continue;
+    text += fmt::format("{}{:<4} {} of {}:", text.empty() ? "" : "\n", name_of(tier),
+                        format_bytes(used(tier)), format_bytes(limit(tier)));
+    const char* comma = " ";
+    for (std::size_t tag = 0; tag < prefetch::kMemoryTags; ++tag) {
+      const Bytes bytes = used(tier, static_cast<MemoryTag>(tag));
+      if (bytes == 0) continue;
+      text +=
+          fmt::format("{}{} {}", comma, name_of(static_cast<MemoryTag>(tag)), format_bytes(bytes));
+      comma = ", ";
+    }
+  }
+  return text;
+}
+
+}  // namespace sluice::memory

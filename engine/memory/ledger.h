@@ -1,0 +1,36 @@
+/// Who holds how many bytes of which tier: every pool is entered here, and nothing beyond a limit.
+///
+/// Thread  one; read from any once the run's memory is committed
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "engine/base/units.h"
+#include "prefetch/residents.h"
+
+namespace sluice::memory {
+
+inline constexpr std::size_t kTiers = 3;
+
+class Ledger {
+ public:
+  /// Limits by tier, in bytes.
+  explicit Ledger(const std::array<Bytes, kTiers>& limits) : limits_(limits) {}
+
+  /// Throws kBudget, with the tier, the class, asked and free, when the tier's limit would be
+  /// exceeded.
+  void reserve(prefetch::Tier tier, prefetch::MemoryTag tag, Bytes bytes);
+
+  Bytes used(prefetch::Tier tier) const;
+  Bytes used(prefetch::Tier tier, prefetch::MemoryTag tag) const;
+  Bytes limit(prefetch::Tier tier) const { return limits_[static_cast<std::size_t>(tier)]; }
+  /// One line per tier: "cpu 49.0 of 64.0 GiB: parameters 15.0 GiB, optimizer state 34.0 GiB".
+  std::string table() const;
+
+ private:
+  std::array<Bytes, kTiers> limits_;
+  std::array<std::array<Bytes, prefetch::kMemoryTags>, kTiers> used_{};
+};
+
+}  // namespace sluice::memory

@@ -1,0 +1,41 @@
+/// The bytes behind every slot of every pool: device memory, pinned host memory, extents on drives.
+///
+/// Owns    all of it, from construction to destruction; entered in the ledger before it is taken
+/// Thread  construction: one; lookups: any
+/// Throws  kBudget when a tier's limit or the machine has not that much
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/memory/ledger.h"
+#include "gpu/memory.h"
+#include "nvme/store.h"
+#include "prefetch/residents.h"
+
+namespace sluice::memory {
+
+class SlotMemory {
+ public:
+  /// `tags` by pool. `store` may be null when no pool is on nvme; it must outlive this.
+  SlotMemory(const prefetch::Pools& pools, const std::vector<prefetch::MemoryTag>& tags,
+             Ledger& ledger, nvme::Store* store);
+
+  /// Of a pool in the gpu or cpu tier.
+  std::byte* address(prefetch::PoolId pool, std::uint32_t slot) const;
+  /// Of a pool in the nvme tier.
+  const nvme::Extent& extent(prefetch::PoolId pool, std::uint32_t slot) const;
+  nvme::Store& store() const { return *store_; }
+  const prefetch::Pools& pools() const { return pools_; }
+
+ private:
+  prefetch::Pools pools_;
+  gpu::DeviceHeap heap_;
+  std::vector<gpu::DeviceBlock> blocks_;
+  std::vector<gpu::PinnedSlab> slabs_;
+  std::vector<std::byte*> bases_;                   // by pool; null on nvme
+  std::vector<std::vector<nvme::Extent>> extents_;  // by pool, by slot
+  nvme::Store* store_;
+};
+
+}  // namespace sluice::memory

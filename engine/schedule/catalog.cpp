@@ -1,0 +1,188 @@
+#include "engine/schedule/catalog.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::schedule {
+
+using prefetch::Buffer;
+using prefetch::BufferId;
+using prefetch::MemoryTag;
+using prefetch::PoolId;
+using prefetch::Tier;
+
+namespace {
+
+/// Declares pools while the catalog is written.
+class Writer {
+ public:
+  explicit Writer(const Setup& setup) : setup_(setup) {}
+
+  Catalog write() {
+    fixed_pools();
+    parameters();
+    gradients();
+    states();
+    table_->seal();
+    catalog_.residents = std::move(table_);
+    return std::move(catalog_);
+  }
+
+ private:
+  PoolId pool(Tier tier, MemoryTag tag, std::string_view what, Bytes bytes) {
+    const Bytes slot = round_up(bytes, kAlignment);
+    catalog_.pools.push_back(
+        {fmt::format("{} {} {}", name_of(tier), what, format_bytes(slot)), tier, slot, 0});
+    catalog_.tags.push_back(tag);
+    return static_cast<PoolId>(catalog_.pools.size() - 1);
+  }
+
+  /// One pool per distinct size, largest classes first come as the segments do.
+  void pool_per_size(PoolBySize& pools, Tier tier, MemoryTag tag, std::string_view what,
+                     std::vector<Bytes> sizes) {
+    std::sort(sizes.begin(), sizes.end());
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    for (const Bytes bytes : sizes) pools.add(bytes, pool(tier, tag, what, bytes));
+  }
+
+  std::vector<Bytes> segment_bytes(Bytes per_elem) const {
+    std::vector<Bytes> sizes;
+    for (const auto& layout : setup_.layouts) sizes.push_back(layout.elems * per_elem);
+    return sizes;
+  }
+
+  std::vector<Bytes> chunk_bytes(Bytes per_elem) const {
+    std::vector<Bytes> sizes;
+    for (const auto& chunks : setup_.chunks) {
+      for (const auto& chunk : chunks) sizes.push_back(chunk.elems * per_elem);
+    }
+    return sizes;
+  }
+
+  void fixed_pools() {
+    const Sizes sizes = sizes_of(setup_);
+    catalog_.activations =
+        pool(Tier::kGpu, MemoryTag::kActivation, "activations", sizes.activation);
+    catalog_.host_batch = pool(Tier::kCpu, MemoryTag::kBatch, "batches", sizes.batch);
+    catalog_.device_batch = setup_.sharing == Sharing::kUnified
+                                ? catalog_.host_batch
+                                : pool(Tier::kGpu, MemoryTag::kBatch, "batches", sizes.batch);
+    catalog_.norms = pool(Tier::kCpu, MemoryTag::kControl, "norms", sizes.norms);
+    catalog_.records = pool(Tier::kCpu, MemoryTag::kControl, "records", sizes.record);
+    catalog_.control = table_->buffer({catalog_.records, sizes.record, MemoryTag::kControl});
+    const PoolId workspace =
+        pool(Tier::kGpu, MemoryTag::kWorkspace, "workspace", std::max<Bytes>(setup_.workspace, 1));
+    catalog_.workspace =
+        table_->buffer({workspace, catalog_.pools[workspace].slot, MemoryTag::kWorkspace});
+  }
+
+  void parameters() {
+    const Bytes elem = size_of(setup_.compute);
+    const Tier home = setup_.homes.offload_param == ParamHome::kNone ? Tier::kGpu : Tier::kCpu;
+    PoolBySize homes;
+    pool_per_size(homes, home, MemoryTag::kParam, "parameters", segment_bytes(elem));
+    for (std::size_t s = 0; s < setup_.layouts.size(); ++s) {
+      const Bytes bytes = setup_.layouts[s].elems * elem;
+      const BufferId param = table_->buffer({homes.at(bytes), bytes, MemoryTag::kParam});
+      catalog_.params.push_back(param);
+      auto& parts = catalog_.param_parts.emplace_back();
+      for (const auto& chunk : setup_.chunks[s]) {
+        parts.push_back(table_->part_of(param, chunk.first_elem * elem, chunk.elems * elem));
+      }
+    }
+    if (setup_.streams_params()) {
+      pool_per_size(catalog_.device_params, Tier::kGpu, MemoryTag::kParam, "fetched parameters",
+                    segment_bytes(elem));
+    }
+    if (home == Tier::kGpu && setup_.sharing == Sharing::kSeparate) {
+      pool_per_size(catalog_.fresh, Tier::kCpu, MemoryTag::kParam, "fresh parameters",
+                    chunk_bytes(elem));
+    }
+  }
+
+  void gradients() {
+    const Bytes elem = size_of(setup_.compute);
+    const bool separate = setup_.sharing == Sharing::kSeparate;
+    const bool at_device = setup_.homes.offload_gradient == GradientHome::kNone;
+    const Tier home = at_device ? Tier::kGpu : Tier::kCpu;
+    std::vector<Bytes> contributions, sums, staged, chunks;
+    for (int s = 0; s < static_cast<int>(setup_.layouts.size()); ++s) {
+      const std::uint64_t elems = setup_.segment_elems(s);
+      const bool summed = sums_gradient(setup_, s);
+      // Without a sum, the contribution is the gradient; it is written in its home where it can be.
+      if (summed || (separate && !at_device)) contributions.push_back(elems * elem);
+      if (summed && separate && !at_device) staged.push_back(elems * elem);
+      sums.push_back(elems * size_of(gradient_dtype(setup_, s)));
+      for (const auto& chunk : setup_.chunks[static_cast<std::size_t>(s)]) {
+        chunks.push_back(chunk.elems * size_of(gradient_dtype(setup_, s)));
+      }
+    }
+    const auto tag = MemoryTag::kGradient;
+    pool_per_size(catalog_.contributions, Tier::kGpu, tag, "gradient contributions", contributions);
+    pool_per_size(catalog_.staged, Tier::kCpu, tag, "staged contributions", staged);
+    pool_per_size(catalog_.gradients, home, tag, "gradients", sums);
+    if (at_device && separate) {
+      pool_per_size(catalog_.host_chunks, Tier::kCpu, tag, "gradient chunks", chunks);
+    }
+  }
+
+  void states() {
+    const bool nvme = setup_.homes.offload_optimizer == OptimizerHome::kNvme;
+    const Tier home = nvme ? Tier::kNvme : Tier::kCpu;
+    PoolBySize homes;
+    pool_per_size(homes, home, MemoryTag::kState, "state", chunk_bytes(zero::kStateBytesPerElem));
+    for (const auto& chunks : setup_.chunks) {
+      auto& states = catalog_.states.emplace_back();
+      for (const auto& chunk : chunks) {
+        const Bytes bytes = chunk.elems * zero::kStateBytesPerElem;
+        states.push_back(table_->buffer({homes.at(bytes), bytes, MemoryTag::kState}));
+      }
+    }
+    if (nvme) {
+      pool_per_size(catalog_.state_chunks, Tier::kCpu, MemoryTag::kState, "state chunks",
+                    chunk_bytes(zero::kStateBytesPerElem));
+    }
+  }
+
+  const Setup& setup_;
+  Catalog catalog_;
+  std::shared_ptr<prefetch::Residents> table_ = std::make_shared<prefetch::Residents>();
+};
+
+}  // namespace
+
+int uses_of(const shape::Model& model, int segment) {
+  int uses = 0;
+  for (const auto& block : model.blocks) {
+    uses += static_cast<int>(std::count(block.segments.begin(), block.segments.end(), segment));
+  }
+  return uses;
+}
+
+bool sums_gradient(const Setup& setup, int segment) {
+  return setup.micro_batches > 1 || uses_of(setup.model, segment) > 1 ||
+         setup.grad_dtype == GradDType::kF32;
+}
+
+DType gradient_dtype(const Setup& setup, int segment) {
+  return sums_gradient(setup, segment) ? DType::kF32 : setup.compute;
+}
+
+Sizes sizes_of(const Setup& setup) {
+  const auto tokens = static_cast<Bytes>(setup.micro_batch * setup.seq_len);
+  std::uint64_t largest = 0;
+  for (const auto& layout : setup.layouts) largest = std::max(largest, layout.elems);
+  return {.activation =
+              tokens * static_cast<Bytes>(setup.model.decoder.hidden) * size_of(setup.compute),
+          .batch = tokens * 2 * sizeof(std::int64_t),
+          .norms = largest / kGrainElems * sizeof(double),
+          .record = 256};
+}
+
+Catalog make_catalog(const Setup& setup) {
+  return Writer(setup).write();
+}
+
+}  // namespace sluice::schedule

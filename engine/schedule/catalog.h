@@ -1,0 +1,65 @@
+/// The memory of a run as data: its pools, and its persistent buffers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "engine/schedule/setup.h"
+#include "prefetch/residents.h"
+
+namespace sluice::schedule {
+
+/// One class of transients: which pool a buffer of so many bytes comes from.
+class PoolBySize {
+ public:
+  void add(Bytes bytes, prefetch::PoolId pool) { pools_[bytes] = pool; }
+  prefetch::PoolId at(Bytes bytes) const { return pools_.at(bytes); }
+
+ private:
+  std::map<Bytes, prefetch::PoolId> pools_;
+};
+
+struct Catalog {
+  prefetch::Pools pools;                  ///< slots = 0 until planned
+  std::vector<prefetch::MemoryTag> tags;  ///< by pool
+  std::shared_ptr<const prefetch::Residents> residents;
+
+  // Persistent buffers.
+  prefetch::BufferId control = 0;                            ///< the run's counters
+  prefetch::BufferId workspace = 0;                          ///< of the compute lane
+  std::vector<prefetch::BufferId> params;                    ///< by segment, at home
+  std::vector<std::vector<prefetch::BufferId>> param_parts;  ///< by segment and chunk
+  std::vector<std::vector<prefetch::BufferId>> states;       ///< by segment and chunk, at home
+
+  // Pools of transients; a class that this run does not need has no pools.
+  PoolBySize device_params;  ///< fetched weights
+  PoolBySize contributions;  ///< gradients as the compute lane writes them
+  PoolBySize staged;         ///< contributions on their way into a sum on the host
+  PoolBySize gradients;      ///< at home: the gradient of the step
+  PoolBySize host_chunks;    ///< a chunk of a device gradient, copied for the optimizer
+  PoolBySize fresh;          ///< a chunk of new weights on its way to the device
+  PoolBySize state_chunks;   ///< state read from nvme
+  prefetch::PoolId activations = 0;
+  prefetch::PoolId device_batch = 0;
+  prefetch::PoolId host_batch = 0;
+  prefetch::PoolId norms = 0;    ///< partial sums of squares of a segment
+  prefetch::PoolId records = 0;  ///< small numbers: losses, the step's record
+};
+
+/// Bytes of the buffers that have one size.
+struct Sizes {
+  Bytes activation, batch, norms, record;
+};
+Sizes sizes_of(const Setup& setup);
+
+/// Is the gradient of this segment an fp32 sum, or the compute lane's own buffer?
+bool sums_gradient(const Setup& setup, int segment);
+/// How often the blocks name a segment: 2 for a tied embedding.
+int uses_of(const shape::Model& model, int segment);
+DType gradient_dtype(const Setup& setup, int segment);
+
+Catalog make_catalog(const Setup& setup);
+
+}  // namespace sluice::schedule

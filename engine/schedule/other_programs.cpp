@@ -1,0 +1,86 @@
+#include "engine/schedule/programs.h"
+#include "engine/schedule/writer.h"
+
+namespace sluice::schedule {
+namespace {
+
+class Init : public ProgramWriter {
+ public:
+  Init(const Setup& setup, const Catalog& catalog) : ProgramWriter("init", setup, catalog) {}
+
+  std::shared_ptr<const prefetch::Program> write() {
+    op(OpId::kInitControl, LaneKind::kControl, {}, {}, {catalog_.control});
+    for (int s = 0; s < segments(); ++s) {
+      for (int c = 0; c < chunks(s); ++c) init({.segment = s, .chunk = c});
+    }
+    return finish();
+  }
+
+ private:
+  void init(Where where) {
+    const Bytes bytes = chunk_elems(where) * zero::kStateBytesPerElem;
+    const BufferId state =
+        on_nvme() ? transient(catalog_.state_chunks.at(bytes), bytes) : home_state(where);
+    const BufferId fresh = fresh_param(where);
+    op(OpId::kInitState, LaneKind::kCpu, where, {}, {state, fresh},
+       {.bytes = static_cast<double>(bytes)});
+    write_state(where, state, {});
+    publish(where, fresh, {});
+  }
+};
+
+class Evaluation : public ProgramWriter {
+ public:
+  Evaluation(const Setup& setup, const Catalog& catalog)
+      : ProgramWriter("evaluation", setup, catalog) {}
+
+  std::shared_ptr<const prefetch::Program> write(std::int64_t batches) {
+    Buffers losses;
+    for (int mb = 0; mb < static_cast<int>(batches); ++mb) {
+      const BufferId batch = fetch_batch(mb);
+      BufferId x = batch;
+      for (int b = 0; b + 1 < blocks(); ++b) x = forward(b, fetch(block(b)), x, mb);
+      const int head = blocks() - 1;
+      losses.push_back(transient(catalog_.records, sizes_of(setup_).record));
+      compute(OpId::kHeadLoss, head, mb, fetch(block(head)) + Buffers{x, batch}, {losses.back()},
+              forward_flops(head));
+    }
+    op(OpId::kReportLoss, LaneKind::kControl, {}, losses, {});
+    return finish();
+  }
+};
+
+class Final : public ProgramWriter {
+ public:
+  Final(const Setup& setup, const Catalog& catalog) : ProgramWriter("final", setup, catalog) {}
+
+  std::shared_ptr<const prefetch::Program> write() {
+    for (int s = 0; s < segments(); ++s) {
+      for (int c = 0; c < chunks(s); ++c) {
+        const Where where{.segment = s, .chunk = c};
+        const BufferId state = read_state(where);
+        op(OpId::kSave, LaneKind::kData, where, {state}, {},
+           {.bytes = static_cast<double>(chunk_elems(where) * 4)});
+      }
+    }
+    return finish();
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const prefetch::Program> init_program(const Setup& setup, const Catalog& catalog) {
+  return Init(setup, catalog).write();
+}
+
+std::shared_ptr<const prefetch::Program> evaluation_program(const Setup& setup,
+                                                            const Catalog& catalog,
+                                                            std::int64_t batches) {
+  return Evaluation(setup, catalog).write(batches);
+}
+
+std::shared_ptr<const prefetch::Program> final_program(const Setup& setup, const Catalog& catalog) {
+  return Final(setup, catalog).write();
+}
+
+}  // namespace sluice::schedule

@@ -1,0 +1,28 @@
+/// The programs of a run. Each reads like the textbook loop; overlap is how they are executed.
+#pragma once
+
+#include <memory>
+
+#include "engine/schedule/catalog.h"
+#include "engine/schedule/setup.h"
+#include "prefetch/program.h"
+
+namespace sluice::schedule {
+
+/// First values of every weight and its optimizer state, chunk by chunk.
+std::shared_ptr<const prefetch::Program> init_program(const Setup& setup, const Catalog& catalog);
+
+/// One training step: forward, backward, norm, decide, update.
+/// With streamed weights and several micro-batches the order is vertical (each block for all
+/// micro-batches, so that weights are fetched once), else horizontal. The bits do not depend on it.
+std::shared_ptr<const prefetch::Program> step_program(const Setup& setup, const Catalog& catalog);
+
+/// The mean loss over `batches` micro-batches.
+std::shared_ptr<const prefetch::Program> evaluation_program(const Setup& setup,
+                                                            const Catalog& catalog,
+                                                            std::int64_t batches);
+
+/// Hands every chunk of master weights to the file that is being written.
+std::shared_ptr<const prefetch::Program> final_program(const Setup& setup, const Catalog& catalog);
+
+}  // namespace sluice::schedule

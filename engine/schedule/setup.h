@@ -1,0 +1,50 @@
+/// Everything the schedule needs to know of a run: the model cut into pieces, the homes, the batch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/schedule/options.h"
+#include "engine/shape/model.h"
+#include "engine/zero/chunk.h"
+#include "engine/zero/layout.h"
+
+namespace sluice::schedule {
+
+enum class GradDType : std::uint8_t {
+  kAuto,  ///< one contribution: the compute dtype; several: fp32 sums
+  kF32    ///< always fp32 sums
+};
+
+/// Does the device share its memory with the host? Then copies between the gpu and cpu tiers are
+/// elided.
+enum class Sharing : std::uint8_t { kSeparate, kUnified };
+
+struct Setup {
+  shape::Model model;
+  std::vector<zero::Layout> layouts;             ///< by segment
+  std::vector<std::vector<zero::Chunk>> chunks;  ///< by segment
+  Options homes;
+  Sharing sharing = Sharing::kSeparate;
+  DType compute = DType::kF32;
+  GradDType grad_dtype = GradDType::kAuto;
+  std::int64_t micro_batch = 1;    ///< sequences
+  std::int64_t seq_len = 1;        ///< tokens
+  std::int64_t micro_batches = 1;  ///< per step
+  Bytes workspace = 0;             ///< of the compute lane
+
+  std::int64_t tokens_per_step() const { return micro_batch * seq_len * micro_batches; }
+  std::uint64_t segment_elems(int segment) const {
+    return layouts[static_cast<std::size_t>(segment)].elems;
+  }
+  /// Weights are fetched into a device slot for each use.
+  bool streams_params() const {
+    return homes.offload_param == ParamHome::kCpu && sharing == Sharing::kSeparate;
+  }
+};
+
+/// Cuts the model and fills in what follows from it. `sub_group_size` is taken from the homes.
+Setup make_setup(shape::Model model, const Options& homes);
+
+}  // namespace sluice::schedule

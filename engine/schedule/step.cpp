@@ -1,0 +1,190 @@
+#include <map>
+#include <numeric>
+
+#include "engine/schedule/programs.h"
+#include "engine/schedule/writer.h"
+
+namespace sluice::schedule {
+namespace {
+
+constexpr double kAdamBytes = 28;  // read and write master, m, v; read a gradient
+
+class Step : public ProgramWriter {
+ public:
+  Step(const Setup& setup, const Catalog& catalog)
+      : ProgramWriter("step", setup, catalog),
+        gradients_(static_cast<std::size_t>(segments())),
+        contributions_left_(static_cast<std::size_t>(segments())),
+        losses_(static_cast<std::size_t>(setup.micro_batches)),
+        norms_(static_cast<std::size_t>(segments())) {
+    for (int s = 0; s < segments(); ++s) {
+      contributions_left_[static_cast<std::size_t>(s)] =
+          setup.micro_batches * uses_of(setup.model, s);
+    }
+  }
+
+  std::shared_ptr<const prefetch::Program> write() {
+    std::vector<int> all(static_cast<std::size_t>(setup_.micro_batches));
+    std::iota(all.begin(), all.end(), 0);
+    if (setup_.streams_params()) {
+      sweep(all);
+    } else {
+      for (const int mb : all) sweep({mb});
+    }
+    decide();
+    for (int s = 0; s < segments(); ++s) {
+      for (int c = 0; c < chunks(s); ++c) update({.segment = s, .chunk = c});
+    }
+    return finish();
+  }
+
+ private:
+  /// Forward and backward of these micro-batches, block by block.
+  void sweep(const std::vector<int>& micro_batches) {
+    const int head = blocks() - 1;
+    std::map<int, BufferId> batch;
+    std::vector<std::map<int, BufferId>> input(static_cast<std::size_t>(blocks()));
+    for (const int mb : micro_batches) batch[mb] = input[0][mb] = fetch_batch(mb);
+    for (int b = 0; b < head; ++b) {
+      const Buffers weights = fetch(block(b));
+      for (const int mb : micro_batches) {
+        input[static_cast<std::size_t>(b) + 1][mb] =
+            forward(b, weights, input[static_cast<std::size_t>(b)][mb], mb);
+      }
+    }
+
+    std::map<int, BufferId> d_output;
+    const Buffers head_weights = fetch(block(head));
+    for (const int mb : micro_batches) {
+      const BufferId x = input.back()[mb];
+      const BufferId dx = activation();
+      const BufferId loss = transient(catalog_.records, sizes_of(setup_).record);
+      losses_[static_cast<std::size_t>(mb)] = loss;
+      backward(OpId::kHeadTrain, head, mb, head_weights + Buffers{x, batch[mb]}, {dx, loss});
+      d_output[mb] = dx;
+    }
+    for (int b = head - 1; b > 0; --b) {
+      const Buffers weights = fetch(block(b));
+      for (const int mb : micro_batches) {
+        const BufferId dx = activation();
+        backward(OpId::kLayerBackward, b, mb,
+                 weights + Buffers{input[static_cast<std::size_t>(b)][mb], d_output[mb]}, {dx});
+        d_output[mb] = dx;
+      }
+    }
+    for (const int mb : micro_batches) {
+      backward(OpId::kEmbedBackward, 0, mb, {batch[mb], d_output[mb]}, {});
+    }
+  }
+
+  /// A compute op that writes the gradients of its block's segments, and where they go from there.
+  void backward(OpId id, int b, int mb, const Buffers& reads, Buffers writes) {
+    Buffers contributions;
+    for (const int s : block(b).segments) contributions.push_back(contribution(s));
+    // One forward (the head's own, a layer's recomputation) and a backward of twice its size.
+    compute(id, b, mb, reads, writes + contributions, 3 * forward_flops(b));
+    for (std::size_t i = 0; i < contributions.size(); ++i) {
+      collect(block(b).segments[i], b, mb, contributions[i]);
+    }
+  }
+
+  bool at_device() const { return setup_.homes.offload_gradient == GradientHome::kNone; }
+  LaneKind gradient_lane() const { return at_device() ? LaneKind::kCompute : LaneKind::kCpu; }
+
+  /// Where the compute lane writes the gradient of one use of a segment.
+  BufferId contribution(int s) {
+    const Bytes bytes = segment_bytes(s);
+    const bool final = !sums_gradient(setup_, s) && (at_device() || !separate());
+    return transient(final ? catalog_.gradients.at(bytes) : catalog_.contributions.at(bytes),
+                     bytes);
+  }
+
+  /// A contribution becomes the segment's gradient, or is added to it, in the order of
+  /// micro-batches.
+  void collect(int s, int b, int mb, BufferId contribution) {
+    const Where where{.segment = s, .micro_batch = mb};
+    auto& uses = gradients_[static_cast<std::size_t>(s)];
+    if (!sums_gradient(setup_, s)) {
+      uses[b] = offload(where, contribution, catalog_.gradients);
+      norm(s, uses[b]);
+      return;
+    }
+    const BufferId addend = offload(where, contribution, catalog_.staged);
+    const Bytes sum_bytes = setup_.segment_elems(s) * size_of(DType::kF32);
+    const bool first = !uses.contains(b);
+    if (first) uses[b] = transient(catalog_.gradients.at(sum_bytes), sum_bytes);
+    Buffers reads{addend};
+    if (!first) reads.push_back(uses[b]);
+    op(OpId::kAccumulate, gradient_lane(), where, reads, {uses[b]},
+       {.bytes = static_cast<double>(2 * sum_bytes)});
+    if (--contributions_left_[static_cast<std::size_t>(s)] > 0) return;
+    // The embedding's sum comes first: it belongs to the block with the lower number.
+    const BufferId total = uses.begin()->second;
+    if (uses.size() > 1) {
+      op(OpId::kAddUses, gradient_lane(), {.segment = s}, {total, uses.rbegin()->second}, {total},
+         {.bytes = static_cast<double>(3 * sum_bytes)});
+    }
+    norm(s, total);
+  }
+
+  /// On the device, or copied to the host, as the gradient's home says.
+  BufferId offload(Where where, BufferId contribution, const PoolBySize& pools) {
+    if (at_device() || !separate()) return contribution;
+    const Bytes bytes = segment_bytes(where.segment);
+    const BufferId host = transient(pools.at(bytes), bytes);
+    op(OpId::kOffloadGradient, LaneKind::kDeviceToHost, where, {contribution}, {host},
+       {.bytes = static_cast<double>(bytes)});
+    return host;
+  }
+
+  void norm(int s, BufferId gradient) {
+    const Bytes bytes = setup_.segment_elems(s) / kGrainElems * sizeof(double);
+    BufferId& norms = norms_[static_cast<std::size_t>(s)];
+    norms = transient(catalog_.norms, bytes);
+    op(OpId::kNorm, gradient_lane(), {.segment = s}, {gradient}, {norms},
+       {.bytes = static_cast<double>(setup_.segment_elems(s) * 4)});
+  }
+
+  void decide() {
+    record_ = transient(catalog_.records, sizes_of(setup_).record);
+    op(OpId::kDecide, LaneKind::kControl, {}, Buffers{catalog_.control} + losses_ + norms_,
+       {catalog_.control, record_});
+  }
+
+  void update(Where where) {
+    const BufferId state = read_state(where);
+    const BufferId gradient = gradient_chunk(where);
+    const BufferId fresh = fresh_param(where);
+    op_if({record_}, OpId::kAdam, LaneKind::kCpu, where, {state, gradient}, {state, fresh},
+          {.bytes = kAdamBytes * static_cast<double>(chunk_elems(where))});
+    write_state(where, state, {record_});
+    publish(where, fresh, {record_});
+  }
+
+  /// The gradient where the optimizer can read it: the segment's own buffer on the host, or a copy
+  /// of one chunk of it.
+  BufferId gradient_chunk(Where where) {
+    const auto s = static_cast<std::size_t>(where.segment);
+    const BufferId gradient = gradients_[s].begin()->second;
+    if (!at_device() || !separate()) return gradient;
+    const Bytes bytes = chunk_elems(where) * size_of(gradient_dtype(setup_, where.segment));
+    const BufferId copy = transient(catalog_.host_chunks.at(bytes), bytes);
+    op_if({record_}, OpId::kOffloadGradient, LaneKind::kDeviceToHost, where, {gradient}, {copy},
+          {.bytes = static_cast<double>(bytes)});
+    return copy;
+  }
+
+  std::vector<std::map<int, BufferId>> gradients_;  // by segment, then by the block that uses it
+  std::vector<std::int64_t> contributions_left_;    // by segment
+  Buffers losses_;                                  // by micro-batch
+  Buffers norms_;                                   // by segment: the global order of grains
+  BufferId record_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const prefetch::Program> step_program(const Setup& setup, const Catalog& catalog) {
+  return Step(setup, catalog).write();
+}
+
+}  // namespace sluice::schedule

@@ -1,0 +1,73 @@
+/// What the host computes: first values, sums of gradients, norms, the decision, Adam.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "cpu_adam/optimizer.h"
+#include "engine/schedule/setup.h"
+#include "engine/train/batches.h"
+#include "engine/train/op_bytes.h"
+#include "engine/train/options.h"
+#include "engine/train/record.h"
+
+namespace sluice::train {
+
+/// What a step gave its user.
+struct StepResult {
+  double loss = 0;   ///< mean nats per target token
+  double gnorm = 0;  ///< before clipping
+  double lr = 0;
+  double clip = 1;
+  bool skipped = false;
+};
+
+/// How the numbers of a step are decided.
+struct Rules {
+  OptimizerOptions optimizer;
+  SchedulerOptions scheduler;
+  TrainOptions train;
+  std::int64_t steps = 0;  ///< of the whole run
+  std::int64_t evaluation_batches = 0;
+  std::uint64_t seed = 0;
+};
+
+/// Thread  run(): any lane, several at once on different ops; the rest: any
+class HostOps {
+ public:
+  /// All must outlive this.
+  HostOps(const schedule::Setup& setup, const Rules& rules, const Batches& batches,
+          const cpu_adam::Optimizer& optimizer)
+      : setup_(setup), rules_(rules), batches_(batches), optimizer_(optimizer) {}
+
+  void run(const OpBytes& op);
+
+  /// The result of a step or of an evaluation that has run; handed out once.
+  StepResult take_step(std::int64_t step);
+  double take_evaluation(std::int64_t step);
+
+ private:
+  void load_batch(const OpBytes& op) const;
+  void init_state(const OpBytes& op) const;
+  void accumulate(const OpBytes& op) const;
+  void add_uses(const OpBytes& op) const;
+  void norm(const OpBytes& op) const;
+  void decide(const OpBytes& op);
+  void adam(const OpBytes& op) const;
+  void report_loss(const OpBytes& op);
+
+  cpu_adam::Gradient gradient(const std::byte* data, DType dtype, std::uint64_t elems) const;
+  cpu_adam::Published published(std::byte* data, std::uint64_t first, std::uint64_t elems) const;
+  const zero::Chunk& chunk(const prefetch::Where& where) const;
+
+  const schedule::Setup& setup_;
+  const Rules& rules_;
+  const Batches& batches_;
+  const cpu_adam::Optimizer& optimizer_;
+  std::mutex mutex_;  // guards the results
+  std::map<std::int64_t, StepResult> steps_;
+  std::map<std::int64_t, double> evaluations_;
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,59 @@
+/// A run as data: everything that `train` needs, already read and checked, no YAML in sight.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cpu_adam/options.h"
+#include "engine/base/dtype.h"
+#include "engine/data/metrics.h"
+#include "engine/executor/driver.h"
+#include "engine/memory/options.h"
+#include "engine/memory/slot_memory.h"
+#include "engine/schedule/setup.h"
+#include "engine/shape/decoder.h"
+#include "engine/train/options.h"
+#include "nvme/io_queue.h"
+#include "nvme/options.h"
+
+namespace sluice::train {
+
+enum class Execution : std::uint8_t { kOverlapped, kSerial };
+
+/// Seams for tests: faults, delays, a look at the bytes.
+struct Hooks {
+  /// Stands between the driver and the conductor.
+  std::function<std::unique_ptr<executor::Handler>(executor::Handler&, const memory::SlotMemory&)>
+      wrap_handler;
+  /// Stands between the store and its queue.
+  std::function<std::unique_ptr<nvme::IoQueue>(std::unique_ptr<nvme::IoQueue>)> wrap_queue;
+};
+
+struct Job {
+  shape::Decoder decoder;
+  std::uint64_t seed = 1337;
+  DataOptions data;
+  TrainOptions train;
+  EvalOptions eval;
+  OptimizerOptions optimizer;
+  SchedulerOptions scheduler;
+  schedule::Options homes;
+  schedule::GradDType grad_dtype = schedule::GradDType::kAuto;
+  DType compute = DType::kBf16;
+  DType final_dtype = DType::kBf16;
+  std::optional<unsigned> compute_threads;  ///< nullopt = auto: the cores
+  std::optional<std::int64_t> loss_chunk;   ///< nullopt = auto
+  Execution execution = Execution::kOverlapped;
+  memory::Options tiers;
+  nvme::Options aio;
+  cpu_adam::Options cpu_adam;
+  std::string folder;  ///< of the run; `final/` and, without tiers.nvme.paths, `nvme/` come here
+  std::function<void(const data::StepRecord&)> on_step;  ///< in order, on the caller's thread
+  Hooks hooks;
+};
+
+}  // namespace sluice::train

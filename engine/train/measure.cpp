@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/schedule/catalog.h"
+#include "engine/train/compute_ops.h"
+
+namespace sluice::train {
+namespace {
+
+using schedule::OpId;
+using schedule::Setup;
+
+/// Zeroed memory outside every tier, for one op.
+class Scratch {
+ public:
+  std::byte* take(Bytes n) { return pieces_.emplace_back(std::make_unique<std::byte[]>(n)).get(); }
+
+ private:
+  std::vector<std::unique_ptr<std::byte[]>> pieces_;
+};
+
+/// The op on scratch buffers, listed as the program lists them.
+OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Scratch& scratch) {
+  const schedule::Sizes sizes = schedule::sizes_of(setup);
+  OpBytes op;
+  op.id = id;
+  op.where.segment = block.segments.front();
+  const auto segments = [&](std::vector<std::byte*>& list) {
+    for (const int s : block.segments) {
+      list.push_back(scratch.take(setup.segment_elems(s) * size_of(setup.compute)));
+    }
+  };
+  const auto activation = [&] { return scratch.take(sizes.activation); };
+  const auto batch = [&] { return scratch.take(sizes.batch); };
+  switch (id) {
+    case OpId::kEmbedForward:
+      segments(op.reads);
+      op.reads.push_back(batch());
+      op.writes = {activation()};
+      break;
+    case OpId::kEmbedBackward:
+      op.reads = {batch(), activation()};
+      segments(op.writes);
+      break;
+    case OpId::kLayerForward:
+      segments(op.reads);
+      op.reads.push_back(activation());
+      op.writes = {activation()};
+      break;
+    case OpId::kLayerBackward:
+      segments(op.reads);
+      op.reads.push_back(activation());
+      op.reads.push_back(activation());
+      op.writes = {activation()};
+      segments(op.writes);
+      break;
+    default:  // the head
+      segments(op.reads);
+      op.reads.push_back(activation());
+      op.reads.push_back(batch());
+      if (id == OpId::kHeadTrain) op.writes = {activation()};
+      op.writes.push_back(scratch.take(sizes.record));
+      if (id == OpId::kHeadTrain) segments(op.writes);
+  }
+  return op;
+}
+
+std::vector<OpId> ops_of(shape::BlockKind kind) {
+  switch (kind) {
+    case shape::BlockKind::kEmbed:
+      return {OpId::kEmbedForward, OpId::kEmbedBackward};
+    case shape::BlockKind::kLayer:
+      return {OpId::kLayerForward, OpId::kLayerBackward};
+    case shape::BlockKind::kHead:
+      return {OpId::kHeadTrain, OpId::kHeadLoss};
+  }
+  return {};
+}
+
+}  // namespace
+
+tensor::Usage measure_workspace(const Setup& setup, const Numbers& numbers) {
+  tensor::Workspace arena = tensor::Workspace::unbounded();
+  ComputeOps ops(setup, numbers, arena);
+  bool layer_done = false;  // all layers have one shape
+  for (const shape::Block& block : setup.model.blocks) {
+    if (block.kind == shape::BlockKind::kLayer && std::exchange(layer_done, true)) continue;
+    for (const OpId id : ops_of(block.kind)) {
+      Scratch scratch;
+      ops.run(scratch_op(setup, block, id, scratch));
+    }
+  }
+  return arena.peak();
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,29 @@
+/// The small numbers that control a run, as bytes in buffers of the program.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace sluice::train {
+
+/// What crosses steps.
+struct Control {
+  std::int64_t applied = 0;         ///< updates applied so far: Adam's t
+  std::int64_t skipped_in_row = 0;  ///< steps skipped since the last applied one
+};
+
+/// What `decide` decided; the update of the step derives from nothing else.
+struct Record {
+  std::int64_t step = 0;  ///< steps before this one
+  std::int64_t t = 0;     ///< of this update, if it is applied
+  float lr = 0;
+  float bias_correction1 = 1;
+  float bias_correction2 = 1;
+  float clip = 1;  ///< factor on the gradient
+  bool skip = false;
+};
+
+static_assert(std::is_trivially_copyable_v<Control> && sizeof(Control) <= 256);
+static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= 256);
+
+}  // namespace sluice::train

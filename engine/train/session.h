@@ -1,0 +1,56 @@
+/// One run, from its options to its final weights.
+///
+/// The constructor does everything that can fail before step 1: data, workspace, plan, disks. run()
+/// is the stream of programs.
+///
+/// Thread  one; it starts and joins all others
+/// Throws  kConfig, kBudget, kIo, kFormat, kNonFinite; nothing is half-written then
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/data/dataset.h"
+#include "engine/plan/plan.h"
+#include "engine/train/compute_ops.h"
+#include "engine/train/job.h"
+#include "gpu/stream.h"
+
+namespace sluice::train {
+
+class Session {
+ public:
+  explicit Session(const Job& job);
+  ~Session();
+
+  /// The plan and what it rests on, for people.
+  std::string report() const;
+  const plan::Plan& plan() const { return plan_; }
+  std::int64_t steps() const { return steps_; }
+  const data::Dataset& train_data() const { return train_; }
+  const data::Dataset* valid_data() const { return valid_ ? &*valid_ : nullptr; }
+  /// Samples of one evaluation.
+  std::int64_t evaluation_samples() const;
+
+  /// Allocates the tiers, trains, and writes `final/`. Once.
+  void run();
+
+ private:
+  struct Machine;
+  class Loop;
+  tensor::Usage measure();
+  std::int64_t evaluation_batches() const;
+
+  Job job_;
+  data::Dataset train_;
+  std::optional<data::Dataset> valid_;
+  std::int64_t steps_ = 0;
+  Numbers numbers_;
+  schedule::Setup setup_;
+  gpu::Stream compute_;
+  tensor::Usage workspace_;
+  plan::Plan plan_;
+};
+
+}  // namespace sluice::train
