@@ -1,10 +1,13 @@
-# sluice_room(NAME [DEPS room...] [LIBS target...] HEADERS file... SOURCES file...)
+# sluice_room(NAME [DEPS room...] [OPTIONS_OF room...] [LIBS target...] [PRIVATE_LIBS target...]
+#             HEADERS file... SOURCES file...)
 #
 # Makes the library sluice_NAME (alias sluice::NAME) from the files of this folder. DEPS is the whole
 # list of rooms that its files may include; tests/include_dag.cmake holds every #include to it.
+# OPTIONS_OF lists rooms of which only options.h may be included, and which are not linked: such a
+# header is plain structs, and its room may be declared later or not be built at all.
 # Headers are in a file set, so that `all_verify_interface_header_sets` proves each self-contained.
 function(sluice_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 room "" "" "DEPS;LIBS;PRIVATE_LIBS;HEADERS;SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 1 room "" "" "DEPS;OPTIONS_OF;LIBS;PRIVATE_LIBS;HEADERS;SOURCES")
   if(room_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "sluice_room(${name}): unknown arguments ${room_UNPARSED_ARGUMENTS}")
   endif()
@@ -20,10 +23,12 @@ function(sluice_room name)
   endforeach()
   file(RELATIVE_PATH folder "${CMAKE_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
   string(REPLACE ";" "," deps "${room_DEPS}")
-  set_property(GLOBAL APPEND PROPERTY SLUICE_ROOMS "${name}|${folder}|${deps}")
+  string(REPLACE ";" "," options_of "${room_OPTIONS_OF}")
+  set_property(GLOBAL APPEND PROPERTY SLUICE_ROOMS "${name}|${folder}|${deps}|${options_of}")
 endfunction()
 
-# The room list as data, one line each: name|folder|dep,dep. Read by tests/include_dag.cmake.
+# The room list as data, one line each: name|folder|dep,dep|options_of,options_of. Read by
+# tests/include_dag.cmake.
 function(sluice_write_room_list)
   get_property(rooms GLOBAL PROPERTY SLUICE_ROOMS)
   list(JOIN rooms "\n" text)

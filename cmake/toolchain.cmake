@@ -15,6 +15,10 @@ add_library(sluice_flags INTERFACE)
 # computes the same bits.
 target_compile_options(sluice_flags INTERFACE
   -Wall -Wextra -Wsign-conversion -Werror -ffp-contract=off -fno-fast-math)
+# GCC 12 sees overlaps in operator+ of strings that are not there (GCC bug 105651).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(sluice_flags INTERFACE -Wno-restrict)
+endif()
 # fmt is header-only everywhere: LibTorch brings an fmt of its own, and two compiled ones in one
 # binary would clash.
 target_compile_definitions(sluice_flags INTERFACE FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL)

@@ -17,6 +17,10 @@
 
 namespace sluice::executor {
 
+/// Root and slot of everything an op names, sorted by root, without repeats.
+using NamedSlots = std::vector<std::pair<prefetch::BufferId, std::uint32_t>>;
+NamedSlots named_slots(const prefetch::Scoreboard& board, prefetch::OpRef ref);
+
 /// Everything a handler may know about its op. Valid during start(); `program` and `op` live as
 /// long as the caller keeps the program.
 struct OpContext {
@@ -24,7 +28,7 @@ struct OpContext {
   const prefetch::Program& program;
   const prefetch::Op& op;
   std::uint64_t tag;  ///< as given to append()
-  /// Root and slot of everything the op names, without repeats.
+  /// As of named_slots().
   std::span<const std::pair<prefetch::BufferId, std::uint32_t>> slots;
   /// Fifo lanes: enqueued ops of other streams that this op's stream must wait for.
   std::span<const prefetch::OpRef> stream_waits;
@@ -70,13 +74,16 @@ class Driver {
   /// Adds a sealed, checked program. After an error or stop() it adds nothing.
   virtual void append(std::shared_ptr<const prefetch::Program> program, std::uint64_t tag) = 0;
   /// Blocks until at most `in_flight` programs are unfinished; those finished since the last call,
-  /// in stream order. Rethrows the first error once everything in flight has ended.
+  /// in stream order (one that overtook an older program is reported after it). Rethrows the first
+  /// error, in every call, once everything in flight has ended. Throws kLogic when nothing can run
+  /// any more: a program that was not checked.
   virtual std::vector<Finished> wait(std::size_t in_flight) = 0;
-  /// Starts nothing more; what is in flight ends. wait() then throws kLogic if work was left,
-  /// unless an error came first.
+  /// Starts nothing more; what is in flight ends. wait() then throws kLogic if work was left (or
+  /// refused by append()), unless an error came first. Handlers may call it.
   virtual void stop() noexcept = 0;
 };
 
+/// The handler outlives the driver; the destructor stops, and waits for what is in flight.
 std::unique_ptr<Driver> overlapped(const Machine& machine, Handler& handler);
 std::unique_ptr<Driver> serial(const Machine& machine, Handler& handler);
 

@@ -38,6 +38,8 @@ struct Decoder {
   LinearLayout linear = LinearLayout::kOutIn;
   bool tied_embeddings = false;  ///< the head's weight is the token embedding
   double init_std = 0.02;
+
+  bool operator==(const Decoder&) const = default;
 };
 
 }  // namespace sluice::shape

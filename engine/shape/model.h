@@ -83,6 +83,7 @@ Model make_model(const Decoder& decoder);
 
 /// Floating-point operations of one block's forward for `batch` sequences of `seq` tokens
 /// (a multiply-add counts two; a backward costs twice this, and once more for recomputation).
+/// Attention counts the pairs that a causal mask leaves; norms and activations count nothing.
 double forward_flops(const Model& model, const Block& block, std::int64_t batch, std::int64_t seq);
 
 }  // namespace sluice::shape

@@ -157,7 +157,8 @@ struct Compute {
       }
       case OpId::kHeadLoss: {
         const double loss = model::head_loss(decoder(), params(), activation(in[weights()]),
-                                             targets(in[weights() + 1]), numbers.loss_chunk);
+                                             targets(in[weights() + 1]), numbers.loss_chunk)
+                                .loss_sum;
         std::memcpy(out[0], &loss, sizeof loss);
         return;
       }

@@ -29,7 +29,6 @@ struct Rules {
   SchedulerOptions scheduler;
   TrainOptions train;
   std::int64_t steps = 0;  ///< of the whole run
-  std::int64_t evaluation_batches = 0;
   std::uint64_t seed = 0;
 };
 

@@ -1,0 +1,74 @@
+/// The inner loops, one copy per instruction set; [Note: Adam arithmetic] in optimizer.h.
+///
+/// Kernel files (kernel_*.cpp) are compiled with -m flags, so they include this, simd.h,
+/// kernel_body.h and xsimd, nothing else: an inline function of any other header, compiled there
+/// for AVX-512, could be the copy that the linker keeps for the whole program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::cpu_adam {
+
+enum class Elem : std::uint8_t { kNone, kF32, kBf16 };
+
+struct Source {
+  const void* data = nullptr;
+  Elem type = Elem::kNone;
+};
+
+struct Sink {
+  void* data = nullptr;
+  Elem type = Elem::kNone;
+};
+
+/// The constants of one update, each rounded to float once.
+struct Factors {
+  float clip;
+  float l2;
+  float beta1;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float scale2;  // 1 / sqrt(bias_correction2)
+  float eps;
+  float step;   // lr / bias_correction1
+  float decay;  // lr * weight_decay
+};
+
+enum class Write : std::uint8_t { kCached, kStreaming };
+
+struct UpdateArgs {
+  float* master;
+  float* m;
+  float* v;
+  Source gradient;
+  Sink published;
+  std::size_t count;
+  Factors factors;
+  Write write;  // streaming falls back to cached where an output is not on a 64-byte line
+};
+
+/// Plain function pointers, so that the rest of the room knows no instruction set.
+struct Kernels {
+  void (*update)(const UpdateArgs&) noexcept;
+  /// Of at most one grain, in 16 lanes of double.
+  double (*sum_squares)(Source, std::size_t count) noexcept;
+  /// out = a + b; out may be a or b.
+  void (*add)(float* out, Source a, Source b, std::size_t count) noexcept;
+  void (*convert)(Sink out, Source in, std::size_t count) noexcept;
+};
+
+/// Defined in kernel_body.h, instantiated once per instruction set.
+template <class Arch>
+struct KernelsFor {
+  static void update(const UpdateArgs& a) noexcept;
+  static double sum_squares(Source in, std::size_t count) noexcept;
+  static void add(float* out, Source a, Source b, std::size_t count) noexcept;
+  static void convert(Sink out, Source in, std::size_t count) noexcept;
+};
+
+/// Plain C++, no vectors: the tag that xsimd 8.1 lacks.
+struct Scalar {};
+
+}  // namespace sluice::cpu_adam

@@ -1,0 +1,194 @@
+/// One vector of floats on one instruction set: xsimd plus the four things that xsimd 8.1 lacks.
+///
+/// fma          xsimd's is multiply-then-add on AVX-512 and plain AVX2; ours rounds once everywhere
+/// bf16         loads and stores of the upper halves, rounded to nearest even
+/// stream       stores past the caches (aligned to the vector)
+/// add_squares  squares of float lanes added to double lanes; exact products, so fma adds nothing
+///
+/// Every function is a member of a type that has the architecture in its name; see kernel.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <xsimd/xsimd.hpp>
+
+#include "cpu_adam/kernel.h"
+
+namespace sluice::cpu_adam {
+
+/// What all xsimd architectures share.
+template <class Arch>
+struct Batch {
+  using F = xsimd::batch<float, Arch>;
+  using D = xsimd::batch<double, Arch>;
+  using I = xsimd::batch<std::int32_t, Arch>;
+  static constexpr std::size_t kLanes = F::size;
+  static constexpr std::size_t kDoubles = D::size;
+
+  static F load(const float* p) { return F::load_unaligned(p); }
+  static void store(float* p, F x) { x.store_unaligned(p); }
+  static void store(double* p, D x) { x.store_unaligned(p); }
+  static F sqrt(F x) { return xsimd::sqrt(x); }
+
+  // Each lane's bf16 in its low half, the sign spread over the upper one. Integer rounding as in
+  // base/dtype.h; the AVX512_BF16 instruction is no good here: it flushes subnormals.
+  static I round_bf16(F x) {
+    const I u = xsimd::bitwise_cast<I>(x);
+    const I even = (u >> 16) & I(1);
+    const F rounded = xsimd::bitwise_cast<F>(u + I(0x7fff) + even);
+    const F quiet = xsimd::bitwise_cast<F>(u | I(0x400000));
+    return xsimd::bitwise_cast<I>(xsimd::select(xsimd::isnan(x), quiet, rounded)) >> 16;
+  }
+};
+
+template <class Arch>
+struct Simd;
+
+#if XSIMD_WITH_AVX512BW
+template <>
+struct Simd<xsimd::avx512bw> : Batch<xsimd::avx512bw> {
+  using Batch::load;
+  using Batch::store;
+  static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static F load(const std::uint16_t* p) {
+    const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+  }
+  static __m256i narrow(F x) { return _mm512_cvtepi32_epi16(round_bf16(x)); }
+  static void store(std::uint16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(x));
+  }
+  static void stream(float* p, F x) { _mm512_stream_ps(p, x); }
+  static void stream(std::uint16_t* p, F x) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), narrow(x));
+  }
+  static void fence() { _mm_sfence(); }
+  static void add_squares(D* sums, F x) {
+    const D low = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+    const D high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
+    sums[0] += low * low;
+    sums[1] += high * high;
+  }
+};
+#endif
+
+#if XSIMD_WITH_FMA3_AVX2
+template <>
+struct Simd<xsimd::fma3<xsimd::avx2>> : Batch<xsimd::fma3<xsimd::avx2>> {
+  using Batch::load;
+  using Batch::store;
+  static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static F load(const std::uint16_t* p) {
+    const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+  }
+  static __m128i narrow(F x) {
+    const I r = round_bf16(x);
+    return _mm_packs_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
+  }
+  static void store(std::uint16_t* p, F x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow(x));
+  }
+  static void stream(float* p, F x) { _mm256_stream_ps(p, x); }
+  static void stream(std::uint16_t* p, F x) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(p), narrow(x));
+  }
+  static void fence() { _mm_sfence(); }
+  static void add_squares(D* sums, F x) {
+    const D low = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+    const D high = _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+    sums[0] += low * low;
+    sums[1] += high * high;
+  }
+};
+#endif
+
+#if XSIMD_WITH_SSE2
+template <>
+struct Simd<xsimd::sse2> : Batch<xsimd::sse2> {
+  using Batch::load;
+  using Batch::store;
+  // No such instruction: libm's fmaf lane by lane, correctly rounded, therefore slow.
+  static F fma(F a, F b, F c) {
+    float x[4], y[4], z[4];
+    a.store_unaligned(x);
+    b.store_unaligned(y);
+    c.store_unaligned(z);
+    for (int i = 0; i < 4; ++i) z[i] = __builtin_fmaf(x[i], y[i], z[i]);
+    return F::load_unaligned(z);
+  }
+  static F load(const std::uint16_t* p) {
+    const __m128i half = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), half));
+  }
+  static void store(std::uint16_t* p, F x) {
+    const I r = round_bf16(x);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi32(r, r));
+  }
+  static void stream(float* p, F x) { _mm_stream_ps(p, x); }
+  static void stream(std::uint16_t* p, F x) { store(p, x); }  // no 8-byte one from SSE registers
+  static void fence() { _mm_sfence(); }
+  static void add_squares(D* sums, F x) {
+    const D low = _mm_cvtps_pd(x);
+    const D high = _mm_cvtps_pd(_mm_movehl_ps(x, x));
+    sums[0] += low * low;
+    sums[1] += high * high;
+  }
+};
+#endif
+
+#if XSIMD_WITH_NEON64
+template <>
+struct Simd<xsimd::neon64> : Batch<xsimd::neon64> {
+  using Batch::load;
+  using Batch::store;
+  static F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
+  static F load(const std::uint16_t* p) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+  }
+  static void store(std::uint16_t* p, F x) {
+    vst1_u16(p, vreinterpret_u16_s16(vmovn_s32(round_bf16(x))));
+  }
+  // C has no intrinsic for STNP, and its hint is often ignored.
+  static void stream(float* p, F x) { store(p, x); }
+  static void stream(std::uint16_t* p, F x) { store(p, x); }
+  static void fence() {}
+  static void add_squares(D* sums, F x) {
+    const D low = vcvt_f64_f32(vget_low_f32(x));
+    const D high = vcvt_high_f64_f32(x);
+    sums[0] += low * low;
+    sums[1] += high * high;
+  }
+};
+#endif
+
+template <>
+struct Simd<Scalar> {
+  using F = float;
+  using D = double;
+  static constexpr std::size_t kLanes = 1;
+  static constexpr std::size_t kDoubles = 1;
+
+  static F fma(F a, F b, F c) { return __builtin_fmaf(a, b, c); }
+  static F sqrt(F x) { return __builtin_sqrtf(x); }
+  static F load(const float* p) { return *p; }
+  static F load(const std::uint16_t* p) {
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(*p) << 16);
+  }
+  static void store(float* p, F x) { *p = x; }
+  static void store(double* p, D x) { *p = x; }
+  static void store(std::uint16_t* p, F x) {
+    const auto u = __builtin_bit_cast(std::uint32_t, x);
+    const std::uint32_t rounded = u + 0x7fffU + ((u >> 16) & 1U);
+    *p = static_cast<std::uint16_t>((x != x ? u | 0x400000U : rounded) >> 16);
+  }
+  static void stream(float* p, F x) { store(p, x); }
+  static void stream(std::uint16_t* p, F x) { store(p, x); }
+  static void fence() {}
+  static void add_squares(D* sums, F x) {
+    const D wide = x;
+    sums[0] += wide * wide;
+  }
+};
+
+}  // namespace sluice::cpu_adam

@@ -1,0 +1,186 @@
+#include "engine/checkpoint/writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/checkpoint/header.h"
+#include "engine/shape/hf_config.h"
+
+namespace sluice::checkpoint {
+namespace {
+
+// Converted at a time: small enough for a cache, large enough for a disk.
+constexpr std::size_t kStagingElems = 256 * 1024;
+// Room for config.json, the index and the file system's own needs.
+constexpr Bytes kSpareSpace = 1_MiB;
+
+/// One tensor on its way into a file: which of the model, and its line of the header.
+struct Item {
+  int segment;
+  int tensor;
+  Entry entry;
+};
+
+std::vector<Item> items_of(const shape::Model& model, DType dtype) {
+  std::vector<Item> items;
+  for (std::size_t s = 0; s < model.segments.size(); ++s) {
+    const auto& tensors = model.segments[s].tensors;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      Entry e;
+      e.name = tensors[t].name;
+      e.dtype = dtype_name(dtype);
+      e.shape = tensors[t].shape;
+      e.end = tensors[t].numel() * size_of(dtype);
+      items.push_back({static_cast<int>(s), static_cast<int>(t), std::move(e)});
+    }
+  }
+  return items;
+}
+
+/// Fills files in the order of the model; within a file the tensors lie by name, as the reference
+/// writer puts them.
+std::vector<std::vector<Item>> shards_of(std::vector<Item> items, Bytes shard_size) {
+  std::vector<std::vector<Item>> shards(1);
+  Bytes filled = 0;
+  for (Item& item : items) {
+    const Bytes size = item.entry.end;
+    if (!shards.back().empty() && filled + size > shard_size) {
+      shards.emplace_back();
+      filled = 0;
+    }
+    filled += size;
+    shards.back().push_back(std::move(item));
+  }
+  for (auto& shard : shards) {
+    std::sort(shard.begin(), shard.end(),
+              [](const Item& a, const Item& b) { return a.entry.name < b.entry.name; });
+    Bytes at = 0;
+    for (Item& item : shard) {
+      item.entry.begin = at;
+      item.entry.end += at;
+      at = item.entry.end;
+    }
+  }
+  return shards;
+}
+
+std::string header_of(const std::vector<Item>& shard) {
+  std::vector<Entry> entries;
+  for (const Item& item : shard) entries.push_back(item.entry);
+  return make_header(entries);
+}
+
+}  // namespace
+
+Writer::Writer(const shape::Model& model, DType dtype, const std::filesystem::path& folder,
+               Bytes shard_size)
+    : decoder_(model.decoder), dtype_(dtype), folder_(folder) {
+  for (const shape::Segment& s : model.segments) {
+    zero::Layout layout = zero::make_layout(s);
+    std::vector<Place> places(layout.tensors.size());
+    segments_.push_back({s, std::move(layout), std::move(places), {}});
+  }
+  const auto shards = shards_of(items_of(model, dtype), shard_size);
+  for (const auto& shard : shards) total_ += shard.back().entry.end;
+  check_free_space(folder_.path(), total_ + kSpareSpace);
+
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = shard_name(i, shards.size());
+    const std::string header = header_of(shards[i]);
+    File& file = files_.emplace_back(File::create(folder_.path() / name));
+    file.reserve(header.size() + shards[i].back().entry.end);
+    file.write(0, std::as_bytes(std::span(header)));
+    for (const Item& item : shards[i]) {
+      segments_[static_cast<std::size_t>(item.segment)]
+          .places[static_cast<std::size_t>(item.tensor)] = {i, header.size() + item.entry.begin};
+      weights_.emplace(item.entry.name, name);
+    }
+  }
+}
+
+void Writer::check_open(std::string_view asked) const {
+  SLUICE_CHECK(state_ == State::kOpen, kLogic,
+               fmt::format("{}: {} after {}", folder_.target().string(), asked,
+                           state_ == State::kFinished ? "finish()" : "an error"));
+}
+
+void Writer::write(int segment, std::uint64_t first_elem, std::span<const float> master_values) {
+  check_open("write()");
+  SLUICE_CHECK(segment >= 0 && static_cast<std::size_t>(segment) < segments_.size(), kLogic,
+               fmt::format("segment {} of {}", segment, segments_.size()));
+  SegmentPlan& s = segments_[static_cast<std::size_t>(segment)];
+  const std::uint64_t count = master_values.size();
+  SLUICE_CHECK(first_elem <= s.layout.elems && count <= s.layout.elems - first_elem, kLogic,
+               fmt::format("{} elements at {} leave segment '{}' of {}", count, first_elem,
+                           s.segment.name(), s.layout.elems));
+  SLUICE_CHECK(s.written.add(first_elem, count), kLogic,
+               fmt::format("{} elements at {} of segment '{}' overlap what is written", count,
+                           first_elem, s.segment.name()));
+  state_ = State::kBroken;  // until all of it is in the file
+  for (std::size_t i = 0; i < s.layout.tensors.size(); ++i) {
+    const zero::Placed& p = s.layout.tensors[i];
+    const std::uint64_t begin = std::max(first_elem, p.offset_elems);
+    const std::uint64_t end = std::min(first_elem + count, p.end());
+    if (begin >= end) continue;
+    put(s.places[i], begin - p.offset_elems,
+        master_values.subspan(begin - first_elem, end - begin));
+  }
+  state_ = State::kOpen;
+}
+
+void Writer::put(const Place& place, std::uint64_t first, std::span<const float> values) {
+  File& file = files_[place.file];
+  Bytes at = place.offset + first * size_of(dtype_);
+  if (dtype_ == DType::kF32) {
+    file.write(at, std::as_bytes(values));
+    return;
+  }
+  staging_.resize(kStagingElems);
+  while (!values.empty()) {
+    const auto piece = values.first(std::min(values.size(), kStagingElems));
+    std::transform(piece.begin(), piece.end(), staging_.begin(), to_bf16);
+    const auto bytes = std::as_bytes(std::span(staging_).first(piece.size()));
+    file.write(at, bytes);
+    at += bytes.size();
+    values = values.subspan(piece.size());
+  }
+}
+
+void Writer::check_complete() const {
+  for (const SegmentPlan& s : segments_) {
+    for (const zero::Placed& p : s.layout.tensors) {
+      const auto missing = s.written.first_missing(p.offset_elems, p.end());
+      SLUICE_CHECK(!missing, kLogic,
+                   fmt::format("{}: element {} of tensor '{}' was never written",
+                               folder_.target().string(), *missing - p.offset_elems,
+                               s.segment.tensors[static_cast<std::size_t>(p.tensor)].name));
+    }
+  }
+}
+
+std::string Writer::config_text() const {
+  nlohmann::json config = shape::to_config_json(decoder_);
+  // Version 5 of transformers reads the first, version 4 the second.
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    config[key] = dtype_ == DType::kF32 ? "float32" : "bfloat16";
+  }
+  return config.dump(2) + "\n";
+}
+
+void Writer::finish() {
+  check_open("finish()");
+  state_ = State::kBroken;
+  check_complete();
+  for (File& file : files_) file.sync();
+  write_text(folder_.path() / "config.json", config_text());
+  if (files_.size() > 1) write_text(folder_.path() / kIndexName, make_index(weights_, total_));
+  files_.clear();
+  folder_.publish();
+  state_ = State::kFinished;
+}
+
+}  // namespace sluice::checkpoint

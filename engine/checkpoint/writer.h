@@ -1,0 +1,72 @@
+/// Writes the weights of a model as transformers loads them: safetensors and config.json.
+///
+/// Owns    a temporary folder beside the target; nothing stands under the target's name before
+///         finish() has put everything on disk, and a Writer dropped before that leaves nothing
+/// Units   elements of a segment's flat buffer (zero::Layout)
+/// Thread  one at a time
+/// Throws  kConfig when the target exists; kBudget when the disk is too full, with need and free;
+///         kIo; kLogic for elements that are written twice, never, or outside. After an error only
+///         dropping it is left
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/base/units.h"
+#include "engine/checkpoint/coverage.h"
+#include "engine/checkpoint/file.h"
+#include "engine/checkpoint/index.h"
+#include "engine/checkpoint/temporary_folder.h"
+#include "engine/shape/model.h"
+#include "engine/zero/layout.h"
+
+namespace sluice::checkpoint {
+
+class Writer {
+ public:
+  /// Checks and claims the space at once. More than `shard_size` bytes go to several files with an
+  /// index; a tensor is never cut.
+  Writer(const shape::Model& model, DType dtype, const std::filesystem::path& folder,
+         Bytes shard_size = 5_GiB);
+
+  /// Elements first_elem, ... of a segment: pieces of any size in any order, every element once.
+  /// Rounded to the dtype (nearest, ties to even); padding is dropped.
+  void write(int segment, std::uint64_t first_elem, std::span<const float> master_values);
+
+  /// Checks that nothing is missing, makes everything durable and gives the folder its name.
+  void finish();
+
+ private:
+  enum class State : std::uint8_t { kOpen, kBroken, kFinished };
+  struct Place {
+    std::size_t file;
+    Bytes offset;  // of the tensor's first element in the file
+  };
+  struct SegmentPlan {
+    shape::Segment segment;
+    zero::Layout layout;
+    std::vector<Place> places;  // beside layout.tensors
+    Coverage written;
+  };
+
+  void put(const Place& place, std::uint64_t first, std::span<const float> values);
+  void check_complete() const;
+  void check_open(std::string_view asked) const;
+  std::string config_text() const;
+
+  shape::Decoder decoder_;
+  DType dtype_;
+  TemporaryFolder folder_;
+  std::vector<SegmentPlan> segments_;
+  std::vector<File> files_;
+  WeightMap weights_;
+  Bytes total_ = 0;
+  std::vector<Bf16> staging_;
+  State state_ = State::kOpen;
+};
+
+}  // namespace sluice::checkpoint

@@ -1,0 +1,135 @@
+#include "engine/config/checks.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/config/field.h"
+#include "engine/config/value.h"
+
+namespace sluice::config {
+namespace {
+
+constexpr std::int64_t kMostBatch = 1 << 30;
+
+/// Knows where to point when two keys do not go together.
+class Checker {
+ public:
+  Checker(const Config& config, const Places& places, const std::string& file)
+      : config_(config), places_(places), file_(file) {}
+
+  [[noreturn]] void refuse(std::string_view key, const std::string& reason) const {
+    const auto place = places_.find(key);
+    const std::string value = shown(find_field(key)->write(config_).dump());
+    throw Error(Errc::kConfig,
+                fmt::format("{} {}: {}: {}", place == places_.end() ? file_ : place->second, key,
+                            value, reason));
+  }
+
+ private:
+  const Config& config_;
+  const Places& places_;
+  const std::string& file_;
+};
+
+void check_model(const ModelOptions& model, const Checker& at) {
+  if (model.config && model.preset) {
+    at.refuse("model.preset", "model.config is set too; keep one of the two");
+  }
+  if (!model.config && !model.preset) {
+    at.refuse("model.preset", "no model is named; set model.preset or model.config");
+  }
+}
+
+void check_length(const train::TrainOptions& train, const Checker& at) {
+  std::vector<std::string_view> set;
+  if (train.steps) set.emplace_back("train.steps");
+  if (train.epochs) set.emplace_back("train.epochs");
+  if (train.tokens) set.emplace_back("train.tokens");
+  if (set.size() > 1) {
+    at.refuse(set[1],
+              fmt::format("{} is set too; keep one length of the run (null unsets a key)", set[0]));
+  }
+}
+
+/// total / part, which must come out even.
+std::int64_t divided(std::int64_t total, std::int64_t part, std::string_view part_key,
+                     const Checker& at) {
+  if (total % part != 0) {
+    at.refuse(
+        "train.train_batch_size",
+        fmt::format("{} / {} {} = {:.6g} is no whole number; write {} or {}, or change {}", total,
+                    part_key, part, static_cast<double>(total) / static_cast<double>(part),
+                    std::max(part, total - total % part), total - total % part + part, part_key));
+  }
+  return total / part;
+}
+
+void settle_batch(train::TrainOptions& train, const Checker& at) {
+  auto& micro = train.train_micro_batch_size_per_gpu;
+  auto& micros = train.gradient_accumulation_steps;
+  auto& batch = train.train_batch_size;
+  if (batch && micro && !micros) {
+    micros = divided(*batch, *micro, "train_micro_batch_size_per_gpu", at);
+  } else if (batch && micros && !micro) {
+    micro = divided(*batch, *micros, "gradient_accumulation_steps", at);
+  } else if (batch && !micro) {
+    micro = 1;
+    micros = batch;
+  }
+  micro = micro.value_or(1);
+  micros = micros.value_or(1);
+  const std::int64_t product = *micro * *micros;  // both at most 2^30
+  const std::string sum =
+      fmt::format("train_micro_batch_size_per_gpu {} x gradient_accumulation_steps {} = {}", *micro,
+                  *micros, product);
+  if (batch && *batch != product) {
+    at.refuse("train.train_batch_size",
+              fmt::format("{}; write {}, or leave out one of the three", sum, product));
+  }
+  if (product > kMostBatch) {
+    at.refuse("train.gradient_accumulation_steps",
+              fmt::format("{} is more than {} samples per step", sum, kMostBatch));
+  }
+  batch = product;
+}
+
+void check_precision(const Config& c, const Checker& at) {
+  if (c.precision.grad_dtype != DType::kBf16) return;
+  if (c.precision.compute == DType::kF32) {
+    at.refuse("precision.grad_dtype",
+              "precision.compute is fp32 and so are its gradients; write auto or fp32");
+  }
+  if (*c.train.gradient_accumulation_steps > 1) {
+    at.refuse("precision.grad_dtype",
+              fmt::format("{} micro-batches are summed per step, which takes fp32; write auto or "
+                          "fp32, or train.gradient_accumulation_steps 1",
+                          *c.train.gradient_accumulation_steps));
+  }
+}
+
+void warn(Config& c) {
+  const auto* warmup = std::get_if<std::int64_t>(&c.scheduler.warmup_steps);
+  if (warmup && c.train.steps && *c.train.steps > 0 && *warmup > *c.train.steps) {
+    c.warnings.push_back(fmt::format(
+        "scheduler.warmup_steps {} is more than train.steps {}: the learning rate never "
+        "reaches optimizer.lr",
+        *warmup, *c.train.steps));
+  }
+}
+
+}  // namespace
+
+void check_together(Config& config, const Places& places, const std::string& file) {
+  const Checker at(config, places, file);
+  check_model(config.model, at);
+  check_length(config.train, at);
+  settle_batch(config.train, at);
+  check_precision(config, at);
+  warn(config);
+}
+
+}  // namespace sluice::config

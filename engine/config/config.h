@@ -1,0 +1,86 @@
+/// A whole run: the run file as structs. The YAML path is the member path, but for the devices:
+/// zero_optimization.offload_param.device is config.zero_optimization.offload_param.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cpu_adam/options.h"
+#include "engine/base/dtype.h"
+#include "engine/base/log.h"
+#include "engine/memory/options.h"
+#include "engine/schedule/options.h"
+#include "engine/train/options.h"
+#include "nvme/options.h"
+
+namespace sluice::config {
+
+enum class Execution : std::uint8_t {
+  kOverlapped,
+  kSerial  ///< op by op, same bits: for debugging
+};
+
+enum class ModelInit : std::uint8_t { kRandom };
+
+/// After a load exactly one of `config` and `preset` is set.
+struct ModelOptions {
+  std::optional<nlohmann::json> config;  ///< the keys of a Hugging Face config.json
+  std::optional<std::string> preset;
+  ModelInit init = ModelInit::kRandom;
+};
+
+struct PrecisionOptions {
+  DType compute = DType::kBf16;
+  std::optional<DType> grad_dtype;  ///< nullopt = auto
+};
+
+/// Part of a run's numbers: recorded, and restored with a checkpoint.
+struct ComputeOptions {
+  std::optional<unsigned> threads;         ///< nullopt = auto: the cores
+  std::optional<std::int64_t> loss_chunk;  ///< nullopt = auto
+};
+
+enum class CheckpointPolicy : std::uint8_t { kEveryLayer };
+
+struct ActivationCheckpointing {
+  CheckpointPolicy policy = CheckpointPolicy::kEveryLayer;
+};
+
+struct CheckpointOptions {
+  DType final_dtype = DType::kBf16;
+};
+
+struct LoggingOptions {
+  std::int64_t log_every = 1;  ///< steps
+  log::Level level = log::Level::kInfo;
+};
+
+struct Config {
+  std::int64_t version = 1;
+  std::optional<std::string> name;          ///< nullopt = auto: the run picks one, see with_name
+  std::string output_dir = "runs/${name}";  ///< ${name} stays in paths while the name is auto
+  std::uint64_t seed = 1337;
+  ModelOptions model;
+  train::DataOptions data;
+  train::TrainOptions train;  ///< after a load all three batch sizes are set
+  train::EvalOptions eval;
+  PrecisionOptions precision;
+  train::OptimizerOptions optimizer;
+  train::SchedulerOptions scheduler;
+  Execution execution = Execution::kOverlapped;
+  ComputeOptions compute;
+  schedule::Options zero_optimization;
+  memory::Options tiers;
+  nvme::Options aio;
+  ActivationCheckpointing activation_checkpointing;
+  cpu_adam::Options cpu_adam;
+  CheckpointOptions checkpoint;
+  LoggingOptions logging;
+
+  std::vector<std::string> warnings;  ///< for the log; no key of the file
+};
+
+}  // namespace sluice::config

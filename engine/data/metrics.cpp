@@ -1,0 +1,91 @@
+#include "engine/data/metrics.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "engine/base/error.h"
+
+namespace sluice::data {
+namespace {
+
+std::string content(const Descriptor& file) {
+  std::string text(file.size(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+std::int64_t step_of(std::string_view line, const std::string& path, int number) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const bool is_record = json.is_object() && json.contains("step") && json["step"].is_number();
+  SLUICE_CHECK(
+      is_record, kFormat,
+      fmt::format("{}:{}: is no step record; move the file away and resume", path, number));
+  return json["step"].get<std::int64_t>();
+}
+
+/// The bytes of whole lines up to the first of a step after `done`.
+std::uint64_t bytes_to_keep(const std::string& text, std::int64_t done, const std::string& path) {
+  std::size_t keep = 0;
+  int number = 1;
+  for (std::size_t end; (end = text.find('\n', keep)) != std::string::npos; keep = end + 1) {
+    const std::string_view line = std::string_view(text).substr(keep, end - keep);
+    if (step_of(line, path, number++) > done) break;
+  }
+  return keep;
+}
+
+}  // namespace
+
+std::string to_json(const StepRecord& record) {
+  nlohmann::ordered_json json = {
+      {"step", record.step},
+      {"loss", record.loss},
+      {"gnorm", record.gnorm},
+      {"lr", record.lr},
+      {"seconds", record.seconds},
+      {"tokens", record.tokens},
+      {"clip", record.clip},
+      {"skipped", record.skipped},
+      {"bound", record.bound},
+      {"bound_share", record.bound_share},
+      {"cpu_bytes", record.cpu_bytes},
+      {"gpu_bytes", record.gpu_bytes},
+      {"nvme_read_bytes", record.nvme_read_bytes},
+      {"nvme_write_bytes", record.nvme_write_bytes},
+  };
+  if (record.valid_loss) json["valid_loss"] = *record.valid_loss;
+  return json.dump();
+}
+
+MetricsFile::MetricsFile(const std::string& path, std::int64_t done)
+    : file_(path, O_RDWR | O_CREAT | O_APPEND), bytes_(0) {
+  const std::string before = content(file_);
+  bytes_ = bytes_to_keep(before, done, path);
+  if (bytes_ < before.size()) file_.truncate(bytes_);
+}
+
+void MetricsFile::append(const StepRecord& record) {
+  const std::string line = to_json(record) + '\n';
+  try {
+    file_.write(std::as_bytes(std::span(line)));
+  } catch (const Error&) {
+    try {
+      file_.truncate(bytes_);
+    } catch (const Error&) {  // the first error says more
+    }
+    throw;
+  }
+  bytes_ += line.size();
+}
+
+void MeanSeconds::add(double seconds) {
+  constexpr double kFade = 0.9;
+  sum_ = kFade * sum_ + seconds;
+  weight_ = kFade * weight_ + 1;
+}
+
+}  // namespace sluice::data

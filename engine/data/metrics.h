@@ -1,0 +1,71 @@
+/// What every step measured, for programs: metrics.jsonl.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/base/units.h"
+#include "engine/data/descriptor.h"
+
+namespace sluice::data {
+
+/// What one step measured.
+struct StepRecord {
+  std::int64_t step = 0;   ///< steps done, this one included
+  std::int64_t steps = 0;  ///< of the whole run; 0 = not known
+  double loss = 0;         ///< nats per target token
+  double gnorm = 0;        ///< before clipping
+  double lr = 0;
+  double seconds = 0;       ///< between the last ops of this step and of the one before
+  double mean_seconds = 0;  ///< smoothed, for the eta: MeanSeconds; 0 = not known
+  std::int64_t tokens = 0;  ///< target tokens of this step
+  double clip = 1;          ///< the factor on the gradient
+  bool skipped = false;     ///< the update was not applied
+  std::string bound;        ///< the busiest lane; may be empty
+  double bound_share = 0;   ///< of the step, 0 to 1
+  std::optional<double> valid_loss;
+  Bytes cpu_bytes = 0;
+  Bytes cpu_limit = 0;  ///< 0 = no limit
+  Bytes gpu_bytes = 0;
+  Bytes nvme_read_bytes = 0;
+  Bytes nvme_write_bytes = 0;
+};
+
+/// One line of JSON, without its line break. What is not finite is null: JSON has no NaN.
+std::string to_json(const StepRecord& record);
+
+/// metrics.jsonl of a run: one object per line, each in the hands of the system when `append`
+/// returns.
+///
+/// Owns    the open file
+/// Thread  one at a time
+/// Throws  kIo naming the file
+class MetricsFile {
+ public:
+  /// Makes the file, or goes on in it after step `done` (0 = from the start): lines of later steps,
+  /// which the resumed run will write again, are cut off, and so is a last line that a crash tore.
+  /// Throws kFormat for a line that is no record, and then leaves the file as it is.
+  MetricsFile(const std::string& path, std::int64_t done);
+
+  /// Either the whole line is there afterwards, or (kIo) none of it.
+  void append(const StepRecord& record);
+
+ private:
+  Descriptor file_;
+  std::uint64_t bytes_;
+};
+
+/// The mean of recent step times: each step weighs 0.9 of the one after it.
+class MeanSeconds {
+ public:
+  void add(double seconds);
+  /// 0 before the first step.
+  double value() const { return weight_ > 0 ? sum_ / weight_ : 0; }
+
+ private:
+  double sum_ = 0;
+  double weight_ = 0;
+};
+
+}  // namespace sluice::data

@@ -1,0 +1,18 @@
+/// What every step measured, for people: one line.
+#pragma once
+
+#include <string>
+
+#include "engine/data/metrics.h"
+
+namespace sluice::data {
+
+/// step 120/1000 | loss 2.1834 | gnorm 0.91 | lr 2.0e-05 | 58.3 s | 1,124 tok/s | cpu 49/64 GiB |
+/// nvme r 6.4 w 4.8 GB/s | bound nvme-write 92% | eta 14h12m
+///
+/// Parts that say nothing are left out: nvme when no byte moved, bound without a lane, eta without
+/// a mean step time and at the last step. After the loss of a step with an evaluation stands
+/// `valid 2.2010`, after the norm of one whose update was not applied `skipped`.
+std::string step_line(const StepRecord& record);
+
+}  // namespace sluice::data

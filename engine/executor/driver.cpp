@@ -1,0 +1,36 @@
+#include "engine/executor/driver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+
+namespace sluice::executor {
+
+NamedSlots named_slots(const prefetch::Scoreboard& board, prefetch::OpRef ref) {
+  const prefetch::Op& op = board.op(ref);
+  const prefetch::Program& program = board.program(ref.instance);
+  NamedSlots slots;
+  slots.reserve(op.reads.size() + op.writes.size());
+  for (const auto* ids : {&op.reads, &op.writes}) {
+    for (const prefetch::BufferId id : *ids) slots.emplace_back(program.root(id), 0);
+  }
+  std::sort(slots.begin(), slots.end());
+  slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+  for (auto& [root, slot] : slots) slot = board.slot(ref, root);
+  return slots;
+}
+
+std::uint32_t OpContext::slot(prefetch::BufferId id) const {
+  const prefetch::BufferId root = program.root(id);
+  const auto found = std::lower_bound(
+      slots.begin(), slots.end(), root,
+      [](const auto& named, prefetch::BufferId wanted) { return named.first < wanted; });
+  SLUICE_CHECK(found != slots.end() && found->first == root, kLogic,
+               fmt::format("{}: the handler of '{}' asks for buffer {}, which the op does not name",
+                           program.name(), describe(op), id));
+  return found->second;
+}
+
+}  // namespace sluice::executor

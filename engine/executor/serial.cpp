@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <atomic>
+#include <exception>
+
+#include "engine/base/error.h"
+#include "engine/executor/driver.h"
+#include "engine/executor/records.h"
+
+namespace sluice::executor {
+namespace {
+
+using prefetch::OpRef;
+
+/// One op at a time, in program order, on the caller's thread. Slots come from the same Scoreboard,
+/// so they are handed out by the same rules.
+class Serial final : public Driver {
+ public:
+  Serial(const Machine& machine, Handler& handler)
+      : handler_(handler),
+        board_(machine.residents, machine.pools, machine.lanes, machine.derive),
+        busy_(machine.lanes.size()) {}
+
+  void append(std::shared_ptr<const prefetch::Program> program, std::uint64_t tag) override {
+    if (stopped_) {
+      left_ = true;
+      return;
+    }
+    const auto ops = static_cast<std::uint32_t>(program->ops().size());
+    const std::uint32_t instance = board_.append(std::move(program));
+    records_.append(tag);
+    for (std::uint32_t i = 0; i < ops && !stopped_; ++i) run({instance, i});
+    if (board_.finished(instance)) {
+      const Nanos now = now_ns();
+      std::vector<Nanos> busy;
+      for (const BusyTime& lane : busy_) busy.push_back(lane.total(now));
+      records_.finish(instance, now, std::move(busy));
+    } else {
+      left_ = true;
+    }
+  }
+
+  std::vector<Finished> wait(std::size_t) override {
+    if (error_) std::rethrow_exception(error_);
+    SLUICE_CHECK(!left_, kLogic, "the run was stopped before its last op");
+    return records_.take();
+  }
+
+  void stop() noexcept override { stopped_ = true; }
+
+ private:
+  void run(OpRef ref) {
+    const prefetch::LaneId lane = board_.op(ref).lane;
+    const bool stream = board_.lanes()[lane].issue == prefetch::Issue::kFifo;
+    try {
+      SLUICE_CHECK(board_.next(lane) == ref, kLogic,
+                   fmt::format("{}: '{}' cannot start although all before it is done; was the "
+                               "program checked?",
+                               board_.program(ref.instance).name(), describe(board_.op(ref))));
+      busy_[lane].begin(now_ns());
+      std::exception_ptr error = start(ref);
+      if (stream) board_.issued(ref);
+      const auto freed = board_.completed(ref);
+      busy_[lane].end(now_ns());
+      for (const prefetch::Freed& slot : freed) handler_.freed(slot);
+      if (error) std::rethrow_exception(error);
+    } catch (...) {
+      error_ = std::current_exception();
+      stopped_ = true;
+    }
+  }
+
+  std::exception_ptr start(OpRef ref) {
+    const NamedSlots slots = named_slots(board_, ref);
+    const prefetch::Program& program = board_.program(ref.instance);
+    try {
+      return handler_
+          .start({ref, program, program.ops()[ref.index], records_.tag(ref.instance), slots, {}})
+          .wait_error();
+    } catch (...) {
+      return std::current_exception();
+    }
+  }
+
+  Handler& handler_;
+  prefetch::Scoreboard board_;
+  std::vector<BusyTime> busy_;
+  Records records_;
+  std::exception_ptr error_;
+  std::atomic<bool> stopped_{false};
+  bool left_ = false;  // stopped with ops that had not run
+};
+
+}  // namespace
+
+std::unique_ptr<Driver> serial(const Machine& machine, Handler& handler) {
+  return std::make_unique<Serial>(machine, handler);
+}
+
+}  // namespace sluice::executor

@@ -1,0 +1,56 @@
+/// A decoder's blocks as functions of (parameters, input), forward and backward. They know nothing
+/// of tiers, ranks or ZeRO.
+///
+/// Shape   B sequences of S tokens, hidden size H; tensors named in_ and out_ are contiguous
+/// Out     `out_` tensors and gradients are filled whole, whatever lay there; x and out may not
+///         overlap
+/// Memory  everything else comes from LibTorch's allocator and is free again at the end
+/// Thread  the compute thread
+/// Throws  kBudget when the op exceeds its workspace (engine/tensor); outputs are then unspecified
+///
+/// Sums are fp32 in an order that depends on the shape alone, rounded once; matrix products and
+/// attention are LibTorch's, so the bits are those of one number of compute threads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "engine/model/params.h"
+#include "engine/shape/decoder.h"
+
+namespace sluice::model {
+
+/// Tokens are int64 in [0, vocab), no more of them in a row than there are learned positions.
+void embed_forward(const shape::Decoder& decoder, const ParamSource& params,
+                   const at::Tensor& tokens_BS, at::Tensor out_x_BSH);
+/// A row's gradient is the sum over its tokens in ascending position. Host memory only.
+void embed_backward(const shape::Decoder& decoder, const at::Tensor& tokens_BS,
+                    const at::Tensor& dx_BSH, GradSink& grads);
+
+void layer_forward(const shape::Decoder& decoder, const ParamSource& params,
+                   const at::Tensor& x_BSH, at::Tensor out_BSH);
+/// Recomputes what it needs of the forward (all but the last product).
+void layer_backward(const shape::Decoder& decoder, const ParamSource& params,
+                    const at::Tensor& x_BSH, const at::Tensor& dy_BSH, GradSink& grads,
+                    at::Tensor out_dx_BSH);
+
+struct HeadResult {
+  double loss_sum;  ///< cross entropy in nats, summed over the targets
+};
+
+/// Final norm, head and cross entropy, forward and backward in one op. A negative target is none:
+/// that token has no loss and no gradient.
+///
+/// loss_scale  multiplies the gradient, not the result: 1 / targets of the whole step
+/// loss_chunk  so many columns of the vocabulary have logits at a time; part of a run's numbers
+HeadResult head_train(const shape::Decoder& decoder, const ParamSource& params,
+                      const at::Tensor& x_BSH, const at::Tensor& targets_BS, double loss_scale,
+                      std::int64_t loss_chunk, GradSink& grads, at::Tensor out_dx_BSH);
+HeadResult head_loss(const shape::Decoder& decoder, const ParamSource& params,
+                     const at::Tensor& x_BSH, const at::Tensor& targets_BS,
+                     std::int64_t loss_chunk);
+
+/// The loss_chunk for micro-batches of `tokens` tokens: the whole vocabulary when its logits are no
+/// larger than what a layer's backward needs anyway, else equal parts of about that size.
+std::int64_t auto_loss_chunk(const shape::Decoder& decoder, std::int64_t tokens);
+
+}  // namespace sluice::model

@@ -1,0 +1,103 @@
+/// The memory that the ops of a compute lane need beyond their buffers, and who may use it when.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/units.h"
+#include "engine/tensor/arena.h"
+
+namespace sluice::tensor {
+
+/// What ops took at most.
+struct Usage {
+  Bytes main = 0;  ///< by the thread of the op: the same in every repeat
+  Bytes side = 0;  ///< by OpenMP workers, which come in no fixed order: leave twice this
+  /// What did not fit the side arena and came from malloc: it is not counted in any tier.
+  Bytes spilled = 0;
+};
+
+/// One range of memory for everything that LibTorch allocates inside an op. The thread of the op
+/// has the main arena to itself; OpenMP workers share a small side arena behind a lock.
+///
+/// Owns    not the memory (`unbounded()` owns an address range); it must outlive every tensor in it
+/// Thread  one op at a time in the whole process (see OpScope); memory may be freed on any thread
+class Workspace {
+ public:
+  /// The last `side` bytes of `memory` are the side arena. Throws kLogic when `memory` is not
+  /// aligned to Arena::kStep or smaller than `side`.
+  Workspace(std::span<std::byte> memory, Bytes side);
+  /// A workspace over a large range of addresses whose pages are only made when they are used: to
+  /// measure what an op needs. Run the op in it, then read peak(); the same op fits a workspace of
+  /// `peak().main` bytes exactly, at the same offsets. Throws kEnv when the system refuses.
+  static Workspace unbounded();
+
+  ~Workspace();
+  Workspace(Workspace&&) = delete;
+
+  Usage peak() const;
+
+ private:
+  friend class OpScope;
+  friend class Routes;
+  struct Reservation;
+  explicit Workspace(std::unique_ptr<Reservation> reservation);
+
+  bool contains(const void* p) const;
+  void* take_main(Bytes n, std::string_view op);
+  void* take_side(Bytes n);
+  void give_back_main(void* p);
+  void give_back_from_elsewhere(void* p);
+  void collect_returned();
+
+  std::unique_ptr<Reservation> reservation_;  // null over memory of somebody else's
+  std::byte* base_;
+  Arena main_;
+  std::byte* side_base_;
+  mutable std::mutex mutex_;  // guards what follows
+  Arena side_;
+  Bytes spilled_ = 0;
+  std::vector<void*> returned_;  // pieces of main_ freed by other threads
+};
+
+/// While it lives, every LibTorch allocation of this thread, and of the OpenMP workers of the
+/// process, comes from the workspace. Asking for more than it has throws kBudget, naming the op,
+/// what it asked and what is free; the error unwinds through LibTorch, the scope stays usable.
+///
+/// Thread  made and closed on one thread, which may have no other scope; one scope in the process
+class OpScope {
+ public:
+  /// Throws kLogic when another scope is open, or an earlier op left tensors in the workspace.
+  OpScope(Workspace& workspace, std::string_view op_name);
+  /// Ends the scope. Throws kLogic, naming the op, when tensors of it are still alive.
+  void close();
+  /// As close(), but what close() would throw is logged.
+  ~OpScope();
+  OpScope(const OpScope&) = delete;
+  OpScope& operator=(const OpScope&) = delete;
+
+ private:
+  friend class Routes;
+  void leave() noexcept;
+
+  Workspace& workspace_;
+  const std::string name_;
+  bool open_ = true;
+};
+
+/// Where LibTorch's allocator sends a request, and where a pointer goes home to. Outside an op this
+/// is aligned malloc. For engine/tensor/allocator.cpp.
+class Routes {
+ public:
+  /// n > 0; aligned to Arena::kStep. Throws kBudget.
+  static void* take(Bytes n);
+  static void give_back(void* p) noexcept;
+};
+
+}  // namespace sluice::tensor

@@ -1,0 +1,145 @@
+#include "gpu/stream.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/threads.h"
+
+namespace sluice::gpu {
+
+struct Event::State {
+  Ticket ticket;
+};
+
+bool Event::done() const {
+  return !state_ || state_->ticket.done();
+}
+
+Ticket Event::ticket() const {
+  return state_ ? state_->ticket : Ticket();
+}
+
+namespace {
+
+/// One thing to do: first wait, then work; either may be empty.
+struct Item {
+  Ticket after;
+  std::function<void()> work;
+  TicketSource done;
+};
+
+bool overlap(const void* a, const void* b, Bytes n) {
+  const auto x = reinterpret_cast<std::uintptr_t>(a);
+  const auto y = reinterpret_cast<std::uintptr_t>(b);
+  return (x < y ? y - x : x - y) < n;
+}
+
+}  // namespace
+
+struct Stream::State {
+  explicit State(std::string_view lane_in) : lane(lane_in) {
+    try {
+      worker = std::thread([this] { serve(); });
+    } catch (const std::system_error& e) {
+      throw Error(Errc::kEnv, fmt::format("no thread for the stream {}: {}; raise `ulimit -u`",
+                                          lane, e.what()));
+    }
+  }
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      closing = true;
+    }
+    changed.notify_one();
+    worker.join();
+  }
+
+  std::shared_ptr<Event::State> enqueue(Ticket after, std::function<void()> work) {
+    TicketSource done;
+    auto event = std::make_shared<Event::State>(Event::State{done.ticket()});
+    {
+      const std::lock_guard lock(mutex);
+      queue.push_back({std::move(after), std::move(work), std::move(done)});
+      last = event;
+    }
+    changed.notify_one();
+    return event;
+  }
+
+  std::optional<Item> next() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return closing || !queue.empty(); });
+    if (queue.empty()) return std::nullopt;
+    std::optional<Item> item(std::move(queue.front()));
+    queue.pop_front();
+    return item;
+  }
+
+  void serve() {
+    name_this_thread(lane);
+    std::exception_ptr error;  // the first; it stays
+    while (auto item = next()) {
+      if (auto failed = item->after.wait_error(); failed && !error) error = failed;
+      if (item->work && !error) {
+        try {
+          item->work();
+        } catch (...) {
+          error = std::current_exception();
+        }
+      }
+      item->work = nullptr;
+      if (error) {
+        item->done.fail(error);
+      } else {
+        item->done.finish();
+      }
+    }
+  }
+
+  const std::string lane;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Item> queue;
+  std::shared_ptr<Event::State> last;  // the event of the newest item, null before the first
+  bool closing = false;
+  std::thread worker;
+};
+
+Stream::Stream(std::string_view lane) : state_(std::make_unique<State>(lane)) {}
+Stream::Stream(Stream&&) noexcept = default;
+Stream::~Stream() = default;
+
+Event Stream::copy(void* dst, const void* src, Bytes n) {
+  SLUICE_CHECK(!overlap(dst, src, n), kLogic,
+               fmt::format("copy of {} bytes on {} from {} onto itself at {}", n, state_->lane, src,
+                           fmt::ptr(dst)));
+  if (n == 0) return record();
+  return Event(state_->enqueue({}, [=] { std::memcpy(dst, src, n); }));
+}
+
+Event Stream::run(std::function<void()> work) {
+  SLUICE_CHECK(work != nullptr, kLogic, fmt::format("{}: asked to run nothing", state_->lane));
+  return Event(state_->enqueue({}, std::move(work)));
+}
+
+Event Stream::record() {
+  const std::lock_guard lock(state_->mutex);
+  return Event(state_->last);
+}
+
+void Stream::wait(const Event& e) {
+  if (e.state_) state_->enqueue(e.ticket(), nullptr);
+}
+
+}  // namespace sluice::gpu

@@ -1,0 +1,114 @@
+#include "gpu/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "gpu/backend_memory.h"
+
+namespace sluice::gpu {
+
+struct DeviceBlock::Ledger {
+  explicit Ledger(Bytes budget_in) : budget(budget_in) {}
+
+  void reserve(Bytes n) {
+    const std::lock_guard lock(mutex);
+    const Bytes free = budget - used;
+    // n first: rounding a size near the end of the number range would wrap around.
+    SLUICE_CHECK(n <= free && round_up(n, kAlignment) <= free, kBudget,
+                 fmt::format("gpu: asked {}, {} free of {}; raise tiers.gpu.limit, or move more to "
+                             "the cpu tier (zero_optimization.offload_*)",
+                             format_bytes(n), format_bytes(free), format_bytes(budget)));
+    used += round_up(n, kAlignment);
+    peak = std::max(peak, used);
+  }
+  void release(Bytes n) {
+    const std::lock_guard lock(mutex);
+    used -= round_up(n, kAlignment);
+  }
+
+  const Bytes budget;
+  mutable std::mutex mutex;
+  Bytes used = 0;
+  Bytes peak = 0;
+};
+
+DeviceBlock::DeviceBlock(DeviceBlock&& other) noexcept
+    : ledger_(std::move(other.ledger_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+DeviceBlock& DeviceBlock::operator=(DeviceBlock&& other) noexcept {
+  DeviceBlock old(std::move(*this));
+  ledger_ = std::move(other.ledger_);
+  data_ = std::exchange(other.data_, nullptr);
+  size_ = std::exchange(other.size_, 0);
+  return *this;
+}
+
+DeviceBlock::~DeviceBlock() {
+  if (data_ == nullptr) return;
+  backend::give_device_memory(data_, round_up(size_, kAlignment));
+  ledger_->release(size_);
+}
+
+DeviceHeap::DeviceHeap(Bytes budget) : ledger_(std::make_shared<DeviceBlock::Ledger>(budget)) {}
+
+DeviceBlock DeviceHeap::allocate(Bytes n) {
+  if (n == 0) return {};
+  ledger_->reserve(n);
+  std::byte* data = backend::take_device_memory(round_up(n, kAlignment));
+  if (data == nullptr) {
+    ledger_->release(n);
+    throw Error(Errc::kBudget,
+                fmt::format("gpu: asked {}, within the budget of {} ({} in use), but the device "
+                            "has no more memory; lower tiers.gpu.limit or free the device",
+                            format_bytes(n), format_bytes(budget()), format_bytes(used())));
+  }
+  return {ledger_, data, n};
+}
+
+Bytes DeviceHeap::used() const {
+  const std::lock_guard lock(ledger_->mutex);
+  return ledger_->used;
+}
+
+Bytes DeviceHeap::peak() const {
+  const std::lock_guard lock(ledger_->mutex);
+  return ledger_->peak;
+}
+
+Bytes DeviceHeap::budget() const {
+  return ledger_->budget;
+}
+
+PinnedSlab::PinnedSlab(Bytes n) {
+  if (n == 0) return;
+  const bool countable = n <= std::numeric_limits<Bytes>::max() - kAlignment;
+  if (countable) data_ = backend::take_pinned_memory(round_up(n, kAlignment));
+  SLUICE_CHECK(data_ != nullptr, kBudget,
+               fmt::format("cpu: asked {} of pinned memory and the system refused; lower "
+                           "tiers.cpu.limit or tiers.cpu.pinned_limit, or raise `ulimit -l`",
+                           format_bytes(n)));
+  size_ = n;
+}
+
+PinnedSlab::PinnedSlab(PinnedSlab&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+PinnedSlab& PinnedSlab::operator=(PinnedSlab&& other) noexcept {
+  const PinnedSlab old(std::move(*this));
+  data_ = std::exchange(other.data_, nullptr);
+  size_ = std::exchange(other.size_, 0);
+  return *this;
+}
+
+PinnedSlab::~PinnedSlab() {
+  if (data_ != nullptr) backend::give_pinned_memory(data_, round_up(size_, kAlignment));
+}
+
+}  // namespace sluice::gpu

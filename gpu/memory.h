@@ -1,0 +1,76 @@
+/// Memory that the device computes in, under a budget, and host memory that it copies from.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "engine/base/units.h"
+
+namespace sluice::gpu {
+
+/// Device memory, begun on a multiple of kAlignment; its content is undefined until written.
+///
+/// Owns    the memory, and its part of the budget: both are given back with the block, which may
+///         outlive the heap. Streams do not hold it: drop it after their events are done
+/// Thread  one thread at a time; may be dropped on another
+class DeviceBlock {
+ public:
+  DeviceBlock() = default;
+  DeviceBlock(DeviceBlock&& other) noexcept;
+  DeviceBlock& operator=(DeviceBlock&& other) noexcept;
+  ~DeviceBlock();
+
+  std::byte* data() const { return data_; }
+  Bytes size() const { return size_; }  ///< as asked
+
+ private:
+  friend class DeviceHeap;
+  struct Ledger;
+  DeviceBlock(std::shared_ptr<Ledger> ledger, std::byte* data, Bytes size)
+      : ledger_(std::move(ledger)), data_(data), size_(size) {}
+  std::shared_ptr<Ledger> ledger_;
+  std::byte* data_ = nullptr;
+  Bytes size_ = 0;
+};
+
+/// Hands out device memory until a budget is reached. Each block counts in whole kAlignment.
+///
+/// Thread  any
+class DeviceHeap {
+ public:
+  explicit DeviceHeap(Bytes budget);
+
+  /// Throws  kBudget when the budget, or the device, has not that much left; nothing has changed
+  /// then. Zero bytes are a block without memory.
+  DeviceBlock allocate(Bytes n);
+
+  Bytes used() const;
+  Bytes peak() const;  ///< the most that was ever used at once
+  Bytes budget() const;
+
+ private:
+  std::shared_ptr<DeviceBlock::Ledger> ledger_;
+};
+
+/// Host memory that copies to and from the device run from at full speed, begun on a multiple of
+/// kAlignment. Slow to make: take large ones, rarely.
+///
+/// Owns    the memory. Streams do not hold it: drop it after their events are done
+class PinnedSlab {
+ public:
+  PinnedSlab() = default;
+  /// Throws  kBudget when the system has not that much left
+  explicit PinnedSlab(Bytes n);
+  PinnedSlab(PinnedSlab&& other) noexcept;
+  PinnedSlab& operator=(PinnedSlab&& other) noexcept;
+  ~PinnedSlab();
+
+  std::byte* data() const { return data_; }
+  Bytes size() const { return size_; }  ///< as asked
+
+ private:
+  std::byte* data_ = nullptr;
+  Bytes size_ = 0;
+};
+
+}  // namespace sluice::gpu

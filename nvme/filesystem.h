@@ -1,0 +1,37 @@
+/// What a folder lies on, before anything is written there.
+///
+/// Thread  any
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/units.h"
+
+namespace sluice::nvme {
+
+enum class Medium : std::uint8_t {
+  kDrive,
+  kRam  ///< tmpfs, ramfs, hugetlbfs: what is "written" there stays in memory
+};
+
+struct Filesystem {
+  std::string type;  ///< "ext4", "tmpfs", ...; the magic number of one that is not known
+  Medium medium = Medium::kDrive;
+  std::uint64_t device = 0;  ///< equal for folders that share their free bytes
+  Bytes free = 0;            ///< for this user
+};
+
+/// The filesystem of `path`, or of its nearest parent that exists.
+///
+/// Throws  kIo
+Filesystem filesystem_of(const std::string& path);
+
+/// Bytes that this user may still write at `path` (or would, once it exists).
+Bytes free_bytes(const std::string& path);
+
+/// The same over several folders; those of one filesystem count once.
+Bytes free_bytes(const std::vector<std::string>& paths);
+
+}  // namespace sluice::nvme

@@ -1,0 +1,185 @@
+#include "nvme/store.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "nvme/filesystem.h"
+
+namespace sluice::nvme {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Looks only: the folder may not exist yet.
+Place inspect(const std::string& path, const Filesystem& on, AllowRam allow_ram) {
+  std::error_code error;
+  SLUICE_CHECK(!fs::exists(path, error) || fs::is_directory(path, error), kConfig,
+               fmt::format("tiers.nvme.paths: {} is not a folder", path));
+  if (on.medium == Medium::kRam) {
+    SLUICE_CHECK(allow_ram == AllowRam::kYes, kConfig,
+                 fmt::format("tiers.nvme.paths: {} is {}, which is memory and not a drive; name a "
+                             "folder on a drive, or set tiers.nvme.allow_ram_path: true",
+                             path, on.type));
+    log::warning(
+        fmt::format("{} is {}: what goes to the nvme tier stays in memory "
+                    "(tiers.nvme.allow_ram_path is set)",
+                    path, on.type));
+  }
+  return {path, on.device, on.free};
+}
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  SLUICE_CHECK(!error, kConfig,
+               fmt::format("tiers.nvme.paths: cannot make {}: {}", path, error.message()));
+  SLUICE_CHECK(::access(path.c_str(), W_OK | X_OK) == 0, kConfig,
+               fmt::format("tiers.nvme.paths: cannot write to {}: {}", path,
+                           std::generic_category().message(errno)));
+}
+
+/// A new file without a name.
+File make_file(const std::string& folder, Caching caching) {
+  static std::atomic<unsigned> count{0};
+  const std::string name = fmt::format("sluice-{}-{}.swap", ::getpid(), count++);
+  File file = File::open((fs::path(folder) / name).string(), Access::kCreateNew, caching);
+  file.unlink();
+  return file;
+}
+
+/// Empty when O_DIRECT really works here, else what went wrong. Opening with the flag proves
+/// nothing: some filesystems take it and fail, or lie, at the first transfer.
+std::string why_not_direct(const std::string& folder) {
+  constexpr std::size_t kBytes = kAlignment;
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  const auto aligned = [] {
+    return std::unique_ptr<std::byte, Free>(
+        static_cast<std::byte*>(std::aligned_alloc(kAlignment, kBytes)));
+  };
+  const auto written = aligned();
+  const auto read_back = aligned();
+  std::memset(written.get(), 0xa5, kBytes);
+  std::memset(read_back.get(), 0, kBytes);
+  try {
+    const File file = make_file(folder, Caching::kDirect);
+    if (::pwrite(file.fd(), written.get(), kBytes, 0) != static_cast<ssize_t>(kBytes) ||
+        ::pread(file.fd(), read_back.get(), kBytes, 0) != static_cast<ssize_t>(kBytes)) {
+      return std::generic_category().message(errno);
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+  const bool same = std::memcmp(written.get(), read_back.get(), kBytes) == 0;
+  return same ? "" : "what was written did not come back";
+}
+
+Caching caching_of(const std::string& folder, Direct direct) {
+  if (direct == Direct::kFalse) return Caching::kPageCache;
+  const std::string why = why_not_direct(folder);
+  if (why.empty()) return Caching::kDirect;
+  SLUICE_CHECK(direct == Direct::kAuto, kEnv,
+               fmt::format("aio.direct: true, but O_DIRECT does not work in {}: {}; set it to auto "
+                           "or false, or name another folder",
+                           folder, why));
+  log::warning(
+      fmt::format("O_DIRECT does not work in {}: {}. Going through the page cache, which "
+                  "takes memory (aio.direct: false is silent)",
+                  folder, why));
+  return Caching::kPageCache;
+}
+
+}  // namespace
+
+Store::Store(const std::vector<std::string>& paths, Bytes capacity, const Options& options,
+             AllowRam allow_ram, std::unique_ptr<IoQueue> queue)
+    : folders_(open_folders(paths, capacity, options.direct, allow_ram)),
+      allocator_(allocator_of(folders_)),
+      queue_(queue ? std::move(queue) : make_queue(options)) {}
+
+std::vector<Store::Folder> Store::open_folders(const std::vector<std::string>& paths,
+                                               Bytes capacity, Direct direct, AllowRam allow_ram) {
+  SLUICE_CHECK(!paths.empty(), kConfig,
+               "tiers.nvme.paths: no folder is named; name at least one on a drive");
+  std::vector<Place> places;
+  std::vector<std::string> types;
+  for (const std::string& path : paths) {
+    const Filesystem on = filesystem_of(path);
+    places.push_back(inspect(path, on, allow_ram));
+    types.push_back(on.type);
+  }
+  const std::vector<Bytes> shares = share_capacity(places, capacity);
+  for (const std::string& path : paths) make_folder(path);
+  std::vector<Folder> folders;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    File file = make_file(paths[i], caching_of(paths[i], direct));
+    file.preallocate(shares[i]);
+    folders.push_back({paths[i], types[i], shares[i], std::move(file)});
+  }
+  return folders;
+}
+
+Allocator Store::allocator_of(const std::vector<Folder>& folders) {
+  std::vector<std::string> paths;
+  std::vector<Bytes> capacities;
+  for (const Folder& folder : folders) {
+    paths.push_back(folder.path);
+    capacities.push_back(folder.capacity);
+  }
+  return {std::move(paths), capacities};
+}
+
+Ticket Store::read(const Extent& extent, Bytes offset, std::span<std::byte> dst,
+                   std::shared_ptr<void> keep) {
+  return transfer(Op::kRead, extent, offset, dst, std::move(keep));
+}
+
+Ticket Store::write(const Extent& extent, Bytes offset, std::span<const std::byte> src,
+                    std::shared_ptr<void> keep) {
+  // A request has one pointer for both ways; a write does not touch the memory.
+  const std::span memory(const_cast<std::byte*>(src.data()), src.size());
+  return transfer(Op::kWrite, extent, offset, memory, std::move(keep));
+}
+
+Ticket Store::transfer(Op op, const Extent& extent, Bytes offset, std::span<std::byte> memory,
+                       std::shared_ptr<void> keep) {
+  SLUICE_CHECK(offset <= extent.bytes && memory.size() <= extent.bytes - offset, kLogic,
+               fmt::format("nvme: {} bytes at offset {} of an extent of {} bytes", memory.size(),
+                           offset, extent.bytes));
+  // Checked without O_DIRECT too, so that a caller's mistake shows on every filesystem.
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  SLUICE_CHECK(address % kAlignment == 0, kLogic,
+               fmt::format("nvme: memory at {:#x} is not aligned to {}", address, kAlignment));
+  std::vector<Request> requests;
+  for (const Part& part : extent.slice(offset, memory.size())) {
+    SLUICE_CHECK(
+        part.path < folders_.size() && part.offset + part.bytes <= folders_[part.path].capacity,
+        kLogic, "nvme: an extent of another store");
+    requests.push_back({op, &folders_[part.path].file, part.offset, memory.data(), part.bytes});
+    memory = memory.subspan(part.bytes);
+  }
+  return queue_->submit(requests, std::move(keep));
+}
+
+std::string Store::describe() const {
+  std::string text = queue_->describe();
+  for (const Folder& folder : folders_) {
+    text += fmt::format("; {} {} {} {}", folder.path, folder.filesystem,
+                        folder.file.caching() == Caching::kDirect ? "direct" : "page cache",
+                        format_bytes(folder.capacity));
+  }
+  return text;
+}
+
+}  // namespace sluice::nvme

@@ -1,0 +1,76 @@
+/// The nvme tier: ranges of bytes on one or more folders.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/ticket.h"
+#include "engine/base/units.h"
+#include "nvme/file.h"
+#include "nvme/io_queue.h"
+#include "nvme/options.h"
+#include "nvme/placement.h"
+
+namespace sluice::nvme {
+
+enum class AllowRam : std::uint8_t {
+  kNo,
+  kYes  ///< folders in memory are taken, with a warning: for tests
+};
+
+/// Bytes on drives. Each folder holds one file, whose space is reserved and whose name is removed
+/// before the constructor returns: whatever ends the process, nothing is left behind.
+///
+/// Owns    its files and its queue; the destructor waits for what is in flight
+/// Thread  allocate() one at a time, before the run; read() and write() from any thread
+/// Throws  kLogic for a range outside the extent, memory not aligned to kAlignment, and under
+///         O_DIRECT an offset or length that is no multiple of it; kIo from the ticket
+class Store {
+ public:
+  /// Checks every folder before it makes or writes anything: is it memory, is there space.
+  /// `queue` replaces the one that `options.engine` asks for.
+  ///
+  /// Throws  kConfig for no path, one that is no folder or not writable, or is memory; kBudget with
+  ///         need and free per folder; kEnv when `options.direct` is kTrue and does not work
+  Store(const std::vector<std::string>& paths, Bytes capacity, const Options& options,
+        AllowRam allow_ram, std::unique_ptr<IoQueue> queue = nullptr);
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  /// Throws  kBudget when the store is full
+  Extent allocate(Bytes n) { return allocator_.allocate(n); }
+  /// Bytes not allocated yet.
+  Bytes free() const { return allocator_.free(); }
+
+  /// `keep` and the memory of `dst` or `src` must live until the ticket is done; `keep` does.
+  Ticket read(const Extent& extent, Bytes offset, std::span<std::byte> dst,
+              std::shared_ptr<void> keep = nullptr);
+  Ticket write(const Extent& extent, Bytes offset, std::span<const std::byte> src,
+               std::shared_ptr<void> keep = nullptr);
+
+  /// For people, one line: the engine, and per folder the filesystem, O_DIRECT or not, and size.
+  std::string describe() const;
+
+ private:
+  struct Folder {
+    std::string path;
+    std::string filesystem;
+    Bytes capacity;
+    File file;
+  };
+  static std::vector<Folder> open_folders(const std::vector<std::string>& paths, Bytes capacity,
+                                          Direct direct, AllowRam allow_ram);
+  static Allocator allocator_of(const std::vector<Folder>& folders);
+  Ticket transfer(Op op, const Extent& extent, Bytes offset, std::span<std::byte> memory,
+                  std::shared_ptr<void> keep);
+
+  std::vector<Folder> folders_;
+  Allocator allocator_;
+  std::unique_ptr<IoQueue> queue_;  // last, so that it drains before the files close
+};
+
+}  // namespace sluice::nvme

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# scripts/install.sh build|lint ... - installs what is missing, and nothing that is there.
+#
+#   build   the compiler and libraries (apt), and LibTorch into .deps/libtorch
+#   lint    the tools of scripts/lint and .ci/run (apt)
+#
+# Debian 12 or Ubuntu 24.04, as root or with passwordless sudo; without either it prints the command
+# for an administrator. Exit code 3: this machine lacks something that cannot be installed.
+# SLUICE_LIBTORCH_DIR=FOLDER puts LibTorch elsewhere.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+libtorch=${SLUICE_LIBTORCH_DIR:-$root/.deps/libtorch}
+requirements=$root/scripts/libtorch-requirements.txt
+
+build_packages=(
+  g++ cmake ninja-build pkg-config
+  liburing-dev libtbb-dev libxsimd-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
+  nlohmann-json3-dev libxxhash-dev
+  libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
+  python3 python3-pip python3-venv unzip
+)
+# One version everywhere: clang-format formats differently from release to release, and clang-tidy
+# knows std::source_location from 15 on.
+lint_packages=(clang-format-14 clang-tidy-16 shellcheck ccache)
+
+say() { echo "sluice: $*" >&2; }
+refuse() {
+  say "$@"
+  exit 3
+}
+
+missing_of() {
+  local package
+  for package in "$@"; do
+    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] ||
+      echo "$package"
+  done
+}
+
+install_packages() {
+  command -v apt-get dpkg-query >/dev/null ||
+    refuse "no apt-get here; sluice installs itself on Debian 12 and Ubuntu 24.04. It needs: $*"
+  local missing
+  mapfile -t missing < <(missing_of "$@")
+  if ((${#missing[@]} == 0)); then return; fi
+
+  local as_root=()
+  if ((EUID != 0)); then
+    as_root=(sudo -n)
+    if ! sudo -n true 2>/dev/null; then
+      say "missing packages, and neither root nor passwordless sudo to install them."
+      say "An administrator runs this once; then start sluice again:"
+      echo "apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" >&2
+      exit 3
+    fi
+  fi
+  say "installing ${missing[*]}"
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q
+    -o DPkg::Lock::Timeout=300)
+  "${apt[@]}" update >&2 || say "apt-get update failed; trying with the package lists that are here"
+  "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >&2 ||
+    refuse "apt-get could not install: ${missing[*]}. Its reason stands above; nothing else was touched"
+}
+
+# The wheels are downloaded for one fixed Python, since only their C++ side is used.
+download_wheels() {
+  /usr/bin/python3 -m pip download --disable-pip-version-check --no-cache-dir --no-input \
+    --require-hashes --no-deps --only-binary=:all: --requirement "$requirements" \
+    --python-version 3.11 --implementation cp --abi cp311 --platform manylinux_2_28_x86_64 \
+    --platform manylinux_2_25_x86_64 --platform manylinux2014_x86_64 --dest "$1" >&2
+}
+
+# Everything is made ready beside its place and then renamed: an interrupted install leaves nothing
+# that looks complete.
+install_libtorch() {
+  cmp -s "$requirements" "$libtorch/requirements.txt" && return
+  [[ $(uname -m) == x86_64 ]] ||
+    refuse "LibTorch is pinned for x86_64, this machine is $(uname -m); build with -DSLUICE_LIBTORCH=FOLDER"
+
+  local parent
+  parent=$(dirname "$libtorch")
+  mkdir -p "$parent"
+  work=$(mktemp -d "$parent/libtorch.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+  say "downloading LibTorch (550 MB, once)"
+  download_wheels "$work/wheels" ||
+    refuse "LibTorch could not be downloaded; pip's reason stands above. Needs 1.2 GB in $parent"
+  unzip -q "$work"/wheels/torch-*.whl 'torch/include/*' torch/lib/libtorch_cpu.so \
+    torch/lib/libc10.so torch/lib/libgomp.so.1 'torch-*.dist-info/licenses/*' -d "$work/new"
+  unzip -q "$work"/wheels/nvidia_cuda_runtime-*.whl nvidia/cu13/lib/libcudart.so.13 \
+    '*.dist-info/licenses/*' -d "$work/new"
+  unzip -q "$work"/wheels/nvidia_cuda_cupti-*.whl nvidia/cu13/lib/libcupti.so.13 \
+    '*.dist-info/licenses/*' -d "$work/new"
+  cp "$requirements" "$work/new/requirements.txt"
+  if [[ -e $libtorch ]]; then mv "$libtorch" "$work/old"; fi
+  mv "$work/new" "$libtorch"
+  rm -rf "$work"
+  trap - EXIT
+}
+
+(($# > 0)) || refuse "usage: scripts/install.sh build|lint ..."
+for what in "$@"; do
+  case $what in
+    build)
+      install_packages "${build_packages[@]}"
+      install_libtorch
+      # What ./sluice compares at each start, so that it asks neither apt nor pip.
+      mkdir -p "$root/.deps"
+      (cd "$root" && sha256sum scripts/install.sh scripts/libtorch-requirements.txt \
+        /etc/os-release >.deps/installed.new && mv .deps/installed.new .deps/installed)
+      ;;
+    lint) install_packages "${lint_packages[@]}" ;;
+    *) refuse "scripts/install.sh knows build and lint, not '$what'" ;;
+  esac
+done

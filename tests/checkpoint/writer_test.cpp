@@ -1,0 +1,235 @@
+#include "engine/checkpoint/writer.h"
+
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "engine/checkpoint/reader.h"
+#include "engine/shape/hf_config.h"
+#include "tests/checkpoint/scratch.h"
+
+namespace sluice::checkpoint {
+namespace {
+
+void write_all(Writer& writer, const shape::Model& model) {
+  for (std::size_t s = 0; s < model.segments.size(); ++s) {
+    writer.write(static_cast<int>(s), 0, flat(model, s));
+  }
+}
+
+float rounded(float value, DType dtype) {
+  return dtype == DType::kF32 ? value : to_float(to_bf16(value));
+}
+
+void expect_weights(const std::filesystem::path& folder, const shape::Model& model, DType dtype) {
+  const Reader reader(folder);
+  std::size_t tensors = 0;
+  for (std::size_t s = 0; s < model.segments.size(); ++s) {
+    const shape::Segment& segment = model.segments[s];
+    for (const zero::Placed& p : zero::make_layout(segment).tensors) {
+      const shape::TensorSpec& spec = segment.tensors[static_cast<std::size_t>(p.tensor)];
+      ASSERT_EQ(reader.entry(spec.name).shape, spec.shape);
+      const std::vector<float> values = reader.read(spec.name);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        ASSERT_EQ(values[i], rounded(value_of(s, p.offset_elems + i), dtype)) << spec.name << i;
+      }
+      ++tensors;
+    }
+  }
+  EXPECT_EQ(reader.names().size(), tensors);
+}
+
+class WriterOf : public testing::TestWithParam<std::pair<const char*, DType>> {};
+
+TEST_P(WriterOf, PutsEveryElementWhereReadersLookForIt) {
+  const Scratch scratch;
+  const auto [family, dtype] = GetParam();
+  const shape::Model model = small_model(family);
+  Writer writer(model, dtype, scratch / "final");
+  write_all(writer, model);
+  writer.finish();
+  EXPECT_EQ(scratch.names(), (std::set<std::string>{"final"}));
+  EXPECT_EQ(Scratch::names_in(scratch / "final"),
+            (std::set<std::string>{"config.json", "model.safetensors"}));
+  expect_weights(scratch / "final", model, dtype);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, WriterOf,
+                         testing::Values(std::pair("gpt2", DType::kF32),
+                                         std::pair("gpt2", DType::kBf16),
+                                         std::pair("llama", DType::kF32),
+                                         std::pair("llama", DType::kBf16)));
+
+TEST(Writer, TakesPiecesOfAnySizeInAnyOrder) {
+  const shape::Model model = small_model("gpt2");
+  std::vector<std::vector<float>> values;
+  for (std::size_t s = 0; s < model.segments.size(); ++s) values.push_back(flat(model, s));
+  EXPECT_TRUE(rc::check([&] {
+    struct Piece {
+      int segment;
+      std::uint64_t first, count;
+    };
+    const Scratch scratch;
+    std::vector<Piece> pieces;
+    for (std::size_t s = 0; s < model.segments.size(); ++s) {
+      const std::uint64_t elems = values[s].size();
+      for (std::uint64_t at = 0; at < elems;) {
+        const std::uint64_t n = std::min(*rc::gen::inRange<std::uint64_t>(500, 6000), elems - at);
+        pieces.push_back({static_cast<int>(s), at, n});
+        at += n;
+      }
+    }
+    std::shuffle(pieces.begin(), pieces.end(), std::mt19937(*rc::gen::arbitrary<unsigned>()));
+    Writer writer(model, DType::kBf16, scratch / "final", *rc::gen::inRange<Bytes>(1, 40) * 1_KiB);
+    for (const Piece& p : pieces) {
+      const std::span<const float> all = values[static_cast<std::size_t>(p.segment)];
+      writer.write(p.segment, p.first, all.subspan(p.first, p.count));
+    }
+    writer.finish();
+    expect_weights(scratch / "final", model, DType::kBf16);
+    RC_ASSERT(!testing::Test::HasFailure());
+  }));
+}
+
+TEST(Writer, SplitsLargeModelsIntoFilesWithAnIndex) {
+  const Scratch scratch;
+  const shape::Model model = small_model("llama");
+  Writer writer(model, DType::kF32, scratch / "final", 16_KiB);
+  write_all(writer, model);
+  writer.finish();
+  expect_weights(scratch / "final", model, DType::kF32);
+  const auto index = nlohmann::json::parse(slurp(scratch / "final/model.safetensors.index.json"));
+  EXPECT_EQ(index["metadata"]["total_size"], model.parameters() * 4);
+  EXPECT_EQ(index["weight_map"]["model.embed_tokens.weight"], "model-00001-of-00006.safetensors");
+  EXPECT_EQ(index["weight_map"]["lm_head.weight"], "model-00006-of-00006.safetensors");
+  for (const auto& name : Scratch::names_in(scratch / "final")) {
+    if (name.ends_with(".safetensors")) {
+      EXPECT_LE(std::filesystem::file_size(scratch / "final" / name), 16_KiB + 2_KiB) << name;
+    }
+  }
+}
+
+TEST(Writer, WritesTiedWeightsOnce) {
+  const Scratch scratch;
+  const shape::Model model = small_model("gpt2");
+  Writer writer(model, DType::kF32, scratch / "final");
+  write_all(writer, model);
+  writer.finish();
+  const Reader reader(scratch / "final");
+  EXPECT_TRUE(reader.contains("transformer.wte.weight"));
+  EXPECT_FALSE(reader.contains("lm_head.weight"));
+}
+
+TEST(Writer, WritesAConfigThatDescribesTheModelAndItsDtype) {
+  const Scratch scratch;
+  const shape::Model model = small_model("llama");
+  Writer writer(model, DType::kBf16, scratch / "final");
+  write_all(writer, model);
+  writer.finish();
+  const auto config = nlohmann::json::parse(slurp(scratch / "final/config.json"));
+  EXPECT_EQ(shape::from_config(config), model.decoder);
+  EXPECT_EQ(config["dtype"], "bfloat16");
+  EXPECT_EQ(config["torch_dtype"], "bfloat16");
+}
+
+TEST(Writer, DroppedBeforeTheEndLeavesNothing) {
+  const Scratch scratch;
+  const shape::Model model = small_model("llama");
+  {
+    Writer writer(model, DType::kF32, scratch / "deep/final");
+    writer.write(0, 0, flat(model, 0));
+    EXPECT_FALSE(std::filesystem::exists(scratch / "deep/final")) << "not before finish()";
+    EXPECT_EQ(Scratch::names_in(scratch / "deep").size(), 1U);
+  }
+  EXPECT_TRUE(Scratch::names_in(scratch / "deep").empty());
+}
+
+TEST(Writer, RefusesToFinishWithAMissingElementAndLeavesNothing) {
+  const Scratch scratch;
+  const shape::Model model = small_model("llama");
+  {
+    Writer writer(model, DType::kF32, scratch / "final");
+    for (std::size_t s = 0; s < model.segments.size(); ++s) {
+      const std::vector<float> values = flat(model, s);
+      const std::size_t gap = s == 1 ? 1 : 0;
+      writer.write(static_cast<int>(s), gap, std::span(values).subspan(gap));
+    }
+    expect_error(Errc::kLogic,
+                 {"element 0 of tensor 'model.layers.0.input_layernorm.weight' was never written"},
+                 [&] { writer.finish(); });
+    expect_error(Errc::kLogic, {"after an error"}, [&] { writer.finish(); });
+  }
+  EXPECT_TRUE(scratch.names().empty());
+}
+
+TEST(Writer, DoesNotNeedThePadding) {
+  const Scratch scratch;
+  const shape::Model model = small_model("gpt2");
+  Writer writer(model, DType::kF32, scratch / "final");
+  for (std::size_t s = 0; s < model.segments.size(); ++s) {
+    const std::vector<float> values = flat(model, s);
+    for (const zero::Placed& p : zero::make_layout(model.segments[s]).tensors) {
+      writer.write(static_cast<int>(s), p.offset_elems,
+                   std::span(values).subspan(p.offset_elems, p.numel));
+    }
+  }
+  writer.finish();
+  expect_weights(scratch / "final", model, DType::kF32);
+}
+
+TEST(Writer, RefusesElementsTwiceOrOutside) {
+  const Scratch scratch;
+  const shape::Model model = small_model("gpt2");
+  Writer writer(model, DType::kF32, scratch / "final");
+  const std::vector<float> values = flat(model, 0);
+  writer.write(0, 100, std::span(values).first(50));
+  for (const std::uint64_t first : {60U, 100U, 149U}) {
+    expect_error(Errc::kLogic, {"overlap", "embedding"},
+                 [&] { writer.write(0, first, std::span(values).first(50)); });
+  }
+  expect_error(Errc::kLogic, {"leave segment 'embedding'"}, [&] { writer.write(0, 1, values); });
+  expect_error(Errc::kLogic, {"segment 9"}, [&] { writer.write(9, 0, values); });
+  EXPECT_NO_THROW(writer.write(0, 150, std::span(values).first(50))) << "a refusal breaks nothing";
+}
+
+TEST(Writer, TouchesNoFolderThatHoldsSomething) {
+  const Scratch scratch;
+  const shape::Model model = small_model("gpt2");
+  std::filesystem::create_directories(scratch / "final");
+  spit(scratch / "final/keep", "x");
+  expect_error(Errc::kConfig, {"final", "exists already"},
+               [&] { Writer(model, DType::kF32, scratch / "final"); });
+  EXPECT_EQ(scratch.names(), (std::set<std::string>{"final"}));
+
+  std::filesystem::remove(scratch / "final/keep");
+  Writer writer(model, DType::kF32, (scratch / "final").string() + "/");
+  write_all(writer, model);
+  spit(scratch / "final/late", "x");  // someone else was faster
+  expect_error(Errc::kIo, {"final", "renaming"}, [&] { writer.finish(); });
+  EXPECT_EQ(slurp(scratch / "final/late"), "x");
+}
+
+TEST(Writer, NeedsMoreSpaceThanThereIsAndSaysSoBeforeItStarts) {
+  const Scratch scratch;
+  shape::Decoder d = small_model("llama").decoder;
+  d.vocab = 1 << 24;
+  d.hidden = 1 << 20;
+  d.heads = d.kv_heads = 1 << 10;
+  expect_error(Errc::kBudget, {"needed for weights", "free"},
+               [&] { Writer(shape::make_model(d), DType::kBf16, scratch / "final"); });
+  EXPECT_TRUE(scratch.names().empty());
+}
+
+TEST(Writer, IsOverAfterFinish) {
+  const Scratch scratch;
+  const shape::Model model = small_model("gpt2");
+  Writer writer(model, DType::kF32, scratch / "final");
+  write_all(writer, model);
+  writer.finish();
+  expect_error(Errc::kLogic, {"write() after finish()"}, [&] { writer.write(0, 0, {}); });
+}
+
+}  // namespace
+}  // namespace sluice::checkpoint

@@ -1,0 +1,161 @@
+#include "cpu_adam/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "tests/cpu_adam/oracle.h"
+#include "tests/cpu_adam/problem.h"
+
+namespace sluice::cpu_adam {
+namespace {
+
+template <class F>
+Errc code_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.code;
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return Errc::kWatchdog;
+}
+
+const Options kPlain{.threads = 2, .isa = Isa::kAuto, .stores = Stores::kCached};
+
+TEST(Isa, ListsTheBestFirstAndScalarLast) {
+  const std::vector<Isa> isas = available_isas();
+  ASSERT_FALSE(isas.empty());
+  EXPECT_EQ(isas.back(), Isa::kScalar);
+  EXPECT_EQ(choose_isa(Isa::kAuto), isas.front());
+}
+
+TEST(Isa, RefusesWhatThisMachineCannotRunAndSaysWhatItCan) {
+#if defined(__x86_64__)
+  const Isa foreign = Isa::kNeon;
+#else
+  const Isa foreign = Isa::kAvx512;
+#endif
+  try {
+    const Optimizer adam({.threads = 1, .isa = foreign});
+    FAIL() << "taken";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Errc::kConfig);
+    EXPECT_NE(std::string(e.what()).find("scalar"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Optimizer, TakesEveryCoreAndDecidesTheStoresWhenLeftAlone) {
+  const Optimizer adam({});
+  EXPECT_GE(adam.threads(), 1U);
+  EXPECT_NE(adam.isa(), Isa::kAuto);
+  EXPECT_NE(adam.stores(), Stores::kAuto);
+  EXPECT_NE(adam.describe().find(name_of(adam.isa())), std::string::npos) << adam.describe();
+}
+
+TEST(Optimizer, RefusesZeroThreads) {
+  EXPECT_EQ(code_of([] { Optimizer adam({.threads = 0}); }), Errc::kConfig);
+}
+
+TEST(Optimizer, RefusesSpansOfUnequalLengthAndWritesNothing) {
+  const Optimizer adam(kPlain);
+  const Hyper hyper = some_hyper(Mode::kAdamW);
+  const Problem p(100, 0, 1);
+  const Problem before = p;
+  const State state = p.state();
+  const Gradient gradient = gradient_of(p, DType::kF32);
+  const std::span<Bf16> copy = p.published16.span();
+  const std::span<const float> short_gradient = p.gradient32.span().first(99);
+  std::vector<double> partials(2);
+  for (const Errc code : {
+           code_of([&] {
+             adam.update(hyper, {state.master, state.m.first(99), state.v}, gradient, copy);
+           }),
+           code_of([&] {
+             adam.update(hyper, {state.master, state.m, state.v.first(99)}, gradient, copy);
+           }),
+           code_of([&] { adam.update(hyper, state, short_gradient, copy); }),
+           code_of([&] { adam.update(hyper, state, gradient, copy.first(99)); }),
+           code_of([&] { adam.grain_norms(gradient, partials); }),
+           code_of([&] { adam.accumulate(state.master, short_gradient); }),
+           code_of([&] { adam.assign(state.master, short_gradient); }),
+           code_of([&] { adam.add(state.master, gradient, short_gradient); }),
+           code_of([&] { adam.publish(copy.first(99), state.master); }),
+       }) {
+    EXPECT_EQ(code, Errc::kLogic);
+  }
+  EXPECT_EQ(bits_of(p.master.span()), bits_of(before.master.span()));
+  EXPECT_EQ(bits_of(p.m.span()), bits_of(before.m.span()));
+  EXPECT_EQ(bits_of(p.v.span()), bits_of(before.v.span()));
+  EXPECT_EQ(bits_of(p.published16.span()), bits_of(before.published16.span()));
+}
+
+TEST(Optimizer, RefusesConstantsThatMakeNoSense) {
+  const Optimizer adam(kPlain);
+  const Problem p(8, 0, 1);
+  const auto code_with = [&](auto change) {
+    Hyper hyper = some_hyper(Mode::kAdamW);
+    change(hyper);
+    return code_of(
+        [&] { adam.update(hyper, p.state(), gradient_of(p, DType::kF32), std::monostate{}); });
+  };
+  EXPECT_EQ(code_with([](Hyper& h) { h.beta1 = 1; }), Errc::kLogic);
+  EXPECT_EQ(code_with([](Hyper& h) { h.beta2 = -0.1F; }), Errc::kLogic);
+  EXPECT_EQ(code_with([](Hyper& h) { h.eps = 0; }), Errc::kLogic);
+  EXPECT_EQ(code_with([](Hyper& h) { h.bias_correction1 = 0; }), Errc::kLogic);
+  EXPECT_EQ(code_with([](Hyper& h) { h.bias_correction2 = 0; }), Errc::kLogic);
+  EXPECT_EQ(code_with([](Hyper& h) { h.clip = NAN; }), Errc::kLogic);
+  EXPECT_EQ(code_with([](Hyper& h) { h.lr = INFINITY; }), Errc::kLogic);
+}
+
+TEST(Optimizer, ServesSeveralThreadsAtOnce) {
+  const Optimizer adam(kPlain);
+  const Problem before(13 * kGrainElems + 1, 0, 2);
+  const Problem want = before;
+  const Hyper hyper = some_hyper(Mode::kAdam);
+  adam.update(hyper, want.state(), gradient_of(want, DType::kF32), want.published16.span());
+  std::vector<Problem> problems(4, before);
+  {
+    std::vector<std::jthread> callers;
+    for (const Problem& p : problems) {
+      callers.emplace_back([&] {
+        adam.update(hyper, p.state(), gradient_of(p, DType::kF32), p.published16.span());
+      });
+    }
+  }
+  for (const Problem& p : problems) {
+    EXPECT_EQ(bits_of(p.master.span()), bits_of(want.master.span()));
+    EXPECT_EQ(bits_of(p.published16.span()), bits_of(want.published16.span()));
+  }
+}
+
+TEST(Optimizer, WorksAfterItIsMoved) {
+  Optimizer first(kPlain);
+  const Optimizer adam = std::move(first);
+  std::vector<float> gradient(10, 2.0F);
+  std::vector<double> partials(1);
+  adam.grain_norms(std::span<const float>(gradient), partials);
+  EXPECT_EQ(partials[0], 40.0);
+}
+
+TEST(BiasCorrection, IsOneMinusThePower) {
+  for (float beta : {0.0F, 0.9F, 0.95F, 0.999F}) {
+    for (std::uint64_t t : {1ULL, 2ULL, 3ULL, 10ULL, 1000ULL, 1'000'000ULL}) {
+      const double want = 1.0 - std::pow(double{beta}, static_cast<double>(t));
+      EXPECT_FLOAT_EQ(bias_correction(beta, t), static_cast<float>(want)) << beta << " " << t;
+    }
+  }
+}
+
+TEST(GlobalNorm, AddsInOrder) {
+  EXPECT_EQ(global_norm({}), 0.0);
+  const std::vector<double> partials{9.0, 16.0};
+  EXPECT_EQ(global_norm(partials), 5.0);
+  const std::vector<double> ordered{1.0, 0x1p-53, 0x1p-53};  // each small one is rounded away
+  EXPECT_EQ(global_norm(ordered), 1.0);
+}
+
+}  // namespace
+}  // namespace sluice::cpu_adam

@@ -1,0 +1,165 @@
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cfenv>
+#include <cmath>
+#include <limits>
+
+#include "tests/cpu_adam/oracle.h"
+#include "tests/cpu_adam/problem.h"
+
+namespace sluice::cpu_adam {
+namespace {
+
+enum class Copy { kNone, kF32, kBf16 };
+
+Published published_of(const Problem& p, Copy copy) {
+  switch (copy) {
+    case Copy::kNone:
+      return std::monostate{};
+    case Copy::kF32:
+      return p.published32.span();
+    case Copy::kBf16:
+      return p.published16.span();
+  }
+  return std::monostate{};
+}
+
+Optimizer optimizer(Isa isa, unsigned threads = 1, Stores stores = Stores::kCached) {
+  return Optimizer({.threads = threads, .isa = isa, .stores = stores});
+}
+
+void expect_oracle(const Problem& before, const Problem& after, const Hyper& hyper, DType type,
+                   Copy copy) {
+  for (std::size_t i = 0; i < before.master.span().size(); ++i) {
+    const float g =
+        type == DType::kF32 ? before.gradient32.span()[i] : to_float(before.gradient16.span()[i]);
+    const oracle::Element want =
+        oracle::update(hyper, {before.master.span()[i], before.m.span()[i], before.v.span()[i]}, g);
+    const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
+    ASSERT_EQ(bits(after.master.span()[i]), bits(want.master)) << "master " << i;
+    ASSERT_EQ(bits(after.m.span()[i]), bits(want.m)) << "m " << i;
+    ASSERT_EQ(bits(after.v.span()[i]), bits(want.v)) << "v " << i;
+    const float copy32 = copy == Copy::kF32 ? want.master : 0.0F;
+    const Bf16 copy16 = copy == Copy::kBf16 ? to_bf16(want.master) : Bf16{};
+    ASSERT_EQ(bits(after.published32.span()[i]), bits(copy32)) << "fp32 copy " << i;
+    ASSERT_EQ(after.published16.span()[i].bits, copy16.bits) << "bf16 copy " << i;
+  }
+}
+
+class AdamIsa : public testing::TestWithParam<Isa> {};
+INSTANTIATE_TEST_SUITE_P(Available, AdamIsa, testing::ValuesIn(available_isas()), isa_name);
+
+TEST_P(AdamIsa, GivesTheBitsOfTheOracleForEveryLengthAlignmentTypeAndMode) {
+  constexpr std::size_t kMostLanes = 16;
+  for (Stores stores : {Stores::kCached, Stores::kStreaming}) {
+    const Optimizer adam = optimizer(GetParam(), 1, stores);
+    for (std::size_t count = 0; count <= 3 * kMostLanes + 1; ++count) {
+      for (std::size_t offset : {0U, 1U, 7U}) {
+        const Problem before(count, offset, static_cast<unsigned>(100 * count + offset));
+        for (DType type : {DType::kF32, DType::kBf16}) {
+          for (Copy copy : {Copy::kNone, Copy::kF32, Copy::kBf16}) {
+            for (Mode mode : {Mode::kAdamW, Mode::kAdam}) {
+              SCOPED_TRACE(testing::Message() << "count " << count << " offset " << offset);
+              const Problem after = before;
+              const Hyper hyper = some_hyper(mode);
+              adam.update(hyper, after.state(), gradient_of(after, type),
+                          published_of(after, copy));
+              expect_oracle(before, after, hyper, type, copy);
+              if (HasFatalFailure()) return;
+              ASSERT_TRUE(after.guards_hold());
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AdamIsa, GivesTheBitsOfTheOracleOverManyGrainsAndEveryThreadCount) {
+  const Problem before(9 * kGrainElems + 37, 0, 5);
+  for (Stores stores : {Stores::kCached, Stores::kStreaming}) {
+    for (unsigned threads = 1; threads <= 4; ++threads) {
+      SCOPED_TRACE(testing::Message() << threads << " threads");
+      const Problem after = before;
+      const Hyper hyper = some_hyper(Mode::kAdamW);
+      optimizer(GetParam(), threads, stores)
+          .update(hyper, after.state(), gradient_of(after, DType::kBf16), after.published16.span());
+      expect_oracle(before, after, hyper, DType::kBf16, Copy::kBf16);
+      ASSERT_TRUE(after.guards_hold());
+    }
+  }
+}
+
+TEST_P(AdamIsa, FollowsThePapersFormulaInDoubleOverManySteps) {
+  constexpr std::size_t kCount = 257;
+  const Optimizer adam = optimizer(GetParam());
+  for (Mode mode : {Mode::kAdamW, Mode::kAdam}) {
+    std::mt19937 random(11);
+    std::normal_distribution<float> normal;
+    std::vector<float> master(kCount), m(kCount), v(kCount), gradient(kCount);
+    std::vector<oracle::Exact> exact;
+    for (float& x : master) exact.push_back({.master = double{x = normal(random)}});
+    Hyper hyper = some_hyper(mode);
+    hyper.lr = 1e-2F;
+    for (int t = 1; t <= 100; ++t) {
+      hyper.bias_correction1 = bias_correction(hyper.beta1, static_cast<std::uint64_t>(t));
+      hyper.bias_correction2 = bias_correction(hyper.beta2, static_cast<std::uint64_t>(t));
+      for (std::size_t i = 0; i < kCount; ++i) {
+        gradient[i] = normal(random);
+        exact[i].update(hyper, double{gradient[i]}, t);
+      }
+      adam.update(hyper, {master, m, v}, std::span<const float>(gradient), std::monostate{});
+    }
+    for (std::size_t i = 0; i < kCount; ++i) {
+      ASSERT_NEAR(master[i], exact[i].master, 1e-5) << "element " << i;
+    }
+  }
+}
+
+TEST_P(AdamIsa, KeepsItsBitsWhateverFloatingPointStateTheCallerHas) {
+  const Problem before(2 * kGrainElems + 5, 0, 8);
+  for (unsigned threads : {1U, 2U}) {
+    const Optimizer adam = optimizer(GetParam(), threads);
+    const Problem after = before;
+    const Hyper hyper = some_hyper(Mode::kAdamW);
+    ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
+    adam.update(hyper, after.state(), gradient_of(after, DType::kF32), after.published32.span());
+    EXPECT_EQ(std::fegetround(), FE_UPWARD) << "the caller's state was not put back";
+    std::fesetround(FE_TONEAREST);
+    expect_oracle(before, after, hyper, DType::kF32, Copy::kF32);
+  }
+}
+
+TEST_P(AdamIsa, LeavesPaddingZero) {
+  std::vector<float> master(100), m(100), v(100), gradient(100);
+  std::vector<Bf16> copy(100, Bf16{0x1234});
+  optimizer(GetParam())
+      .update(some_hyper(Mode::kAdamW), {master, m, v}, std::span<const float>(gradient),
+              std::span<Bf16>(copy));
+  for (std::size_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(master[i]), 0U);
+    EXPECT_EQ(copy[i].bits, 0U);
+  }
+}
+
+TEST_P(AdamIsa, GivesNaNForANaNGradientInAllFourPlacesAndNowhereElse) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> master(50, 1.0F), m(50), v(50), gradient(50, 0.1F);
+  std::vector<Bf16> copy(50);
+  gradient[3] = nan;
+  gradient[49] = nan;
+  optimizer(GetParam())
+      .update(some_hyper(Mode::kAdamW), {master, m, v}, std::span<const float>(gradient),
+              std::span<Bf16>(copy));
+  for (std::size_t i = 0; i < 50; ++i) {
+    const bool bad = i == 3 || i == 49;
+    EXPECT_EQ(std::isnan(master[i]), bad) << i;
+    EXPECT_EQ(std::isnan(m[i]), bad) << i;
+    EXPECT_EQ(std::isnan(v[i]), bad) << i;
+    EXPECT_EQ(std::isnan(to_float(copy[i])), bad) << i;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cpu_adam

@@ -1,0 +1,155 @@
+#include "engine/data/metrics.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/data/folder.h"
+
+namespace sluice::data {
+namespace {
+
+StepRecord record(std::int64_t step) {
+  StepRecord made;
+  made.step = step;
+  made.steps = 1000;
+  made.loss = 2.5;
+  made.gnorm = 0.75;
+  made.lr = 3e-4;
+  made.seconds = 1.5;
+  made.tokens = 4096;
+  made.bound = "nvme-write";
+  made.bound_share = 0.92;
+  made.cpu_bytes = 49_GiB;
+  made.nvme_read_bytes = 123456789012;
+  return made;
+}
+
+class Metrics : public Folder {
+ protected:
+  std::string file() const { return path("metrics.jsonl"); }
+  std::string content() const {
+    std::stringstream text;
+    text << std::ifstream(file()).rdbuf();
+    return text.str();
+  }
+  std::vector<std::int64_t> steps() const {
+    std::vector<std::int64_t> found;
+    std::stringstream text(content());
+    for (std::string line; std::getline(text, line);) {
+      found.push_back(nlohmann::json::parse(line)["step"]);
+    }
+    return found;
+  }
+  using Steps = std::vector<std::int64_t>;
+};
+
+TEST(MetricsJson, HasEveryFieldAndOneLine) {
+  StepRecord full = record(120);
+  full.valid_loss = 2.25;
+  full.skipped = true;
+  EXPECT_EQ(to_json(full),
+            R"({"step":120,"loss":2.5,"gnorm":0.75,"lr":0.0003,"seconds":1.5,"tokens":4096,)"
+            R"("clip":1.0,"skipped":true,"bound":"nvme-write","bound_share":0.92,)"
+            R"("cpu_bytes":52613349376,"gpu_bytes":0,"nvme_read_bytes":123456789012,)"
+            R"("nvme_write_bytes":0,"valid_loss":2.25})");
+  EXPECT_FALSE(nlohmann::json::parse(to_json(record(1))).contains("valid_loss"));
+}
+
+TEST(MetricsJson, WhatIsNotFiniteIsNull) {
+  StepRecord bad = record(1);
+  bad.loss = std::numeric_limits<double>::quiet_NaN();
+  bad.gnorm = std::numeric_limits<double>::infinity();
+  bad.valid_loss = -std::numeric_limits<double>::infinity();
+  const auto json = nlohmann::json::parse(to_json(bad));
+  EXPECT_TRUE(json["loss"].is_null());
+  EXPECT_TRUE(json["gnorm"].is_null());
+  EXPECT_TRUE(json["valid_loss"].is_null());
+}
+
+TEST(MetricsJson, NumbersKeepEveryBit) {
+  StepRecord third = record(1);
+  third.loss = 1.0 / 3.0;
+  EXPECT_EQ(nlohmann::json::parse(to_json(third))["loss"].get<double>(), 1.0 / 3.0);
+}
+
+TEST_F(Metrics, EveryLineIsInTheFileAtOnce) {
+  MetricsFile metrics(file(), 0);
+  metrics.append(record(1));
+  EXPECT_EQ(steps(), (Steps{1}));
+  metrics.append(record(2));
+  EXPECT_EQ(steps(), (Steps{1, 2}));
+}
+
+TEST_F(Metrics, ResumedRunReplacesTheStepsItRepeats) {
+  {
+    MetricsFile metrics(file(), 0);
+    for (int step = 1; step <= 5; ++step) metrics.append(record(step));
+  }
+  MetricsFile resumed(file(), 3);
+  EXPECT_EQ(steps(), (Steps{1, 2, 3}));
+  resumed.append(record(4));
+  EXPECT_EQ(steps(), (Steps{1, 2, 3, 4}));
+}
+
+TEST_F(Metrics, TornLastLineIsCutOff) {
+  write("metrics.jsonl", "{\"step\":1}\n{\"step\":2,\"lo");
+  MetricsFile(file(), 2).append(record(2));
+  EXPECT_EQ(steps(), (Steps{1, 2}));
+}
+
+TEST_F(Metrics, FileOfSomethingElseIsLeftAsItIs) {
+  for (const char* text : {"{\"step\":1}\nhello\n", "[1]\n", "{\"loss\":2}\n", "\n"}) {
+    write("metrics.jsonl", text);
+    expect_error(Errc::kFormat, {"metrics.jsonl:", "no step record"},
+                 [&] { MetricsFile(file(), 9); });
+    EXPECT_EQ(content(), text);
+  }
+}
+
+TEST_F(Metrics, FileThatCannotBeMadeIsNamed) {
+  expect_error(Errc::kIo, {"none/metrics.jsonl"},
+               [&] { MetricsFile(path("none/metrics.jsonl"), 0); });
+}
+
+TEST_F(Metrics, FullDeviceIsAnErrorThatNamesTheFile) {
+  MetricsFile full("/dev/full", 0);
+  expect_error(Errc::kIo, {"/dev/full", "space"}, [&] { full.append(record(1)); });
+}
+
+TEST_F(Metrics, LineThatDoesNotFitLeavesNoHalf) {
+  MetricsFile metrics(file(), 0);
+  metrics.append(record(1));
+  const std::string before = content();
+
+  rlimit old{};
+  ::getrlimit(RLIMIT_FSIZE, &old);
+  const auto old_action = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit tight = old;
+  tight.rlim_cur = before.size() + 10;
+  ::setrlimit(RLIMIT_FSIZE, &tight);
+  expect_error(Errc::kIo, {"metrics.jsonl"}, [&] { metrics.append(record(2)); });
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, old_action);
+
+  EXPECT_EQ(content(), before);
+  metrics.append(record(2));
+  EXPECT_EQ(steps(), (Steps{1, 2}));
+}
+
+TEST(MeanSeconds, FollowsStepTimesAndForgetsTheFirst) {
+  MeanSeconds mean;
+  EXPECT_EQ(mean.value(), 0.0);
+  mean.add(30);
+  EXPECT_DOUBLE_EQ(mean.value(), 30.0);
+  mean.add(1);
+  EXPECT_DOUBLE_EQ(mean.value(), (0.9 * 30 + 1) / 1.9);
+  for (int i = 0; i < 100; ++i) mean.add(1);
+  EXPECT_NEAR(mean.value(), 1.0, 1e-3);
+}
+
+}  // namespace
+}  // namespace sluice::data

@@ -1,0 +1,214 @@
+/// What both drivers promise, one handler for all: it writes down what it is given.
+#include "engine/executor/driver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <mutex>
+
+#include "engine/base/error.h"
+#include "tests/executor/recording_handler.h"
+
+namespace sluice::executor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::RecordingHandler;
+
+using Factory = std::unique_ptr<Driver> (*)(const Machine&, Handler&);
+
+class DriverConformance : public ::testing::TestWithParam<Factory> {
+ protected:
+  static constexpr prefetch::LaneId kHost = 0, kStream = 1;
+
+  DriverConformance() {
+    auto residents = std::make_shared<prefetch::Residents>();
+    record_ = residents->buffer({});
+    master_ = residents->buffer({0, 4_KiB, prefetch::MemoryTag::kState});
+    residents->seal();
+    machine_.residents = residents;
+    machine_.pools = {{"pool", prefetch::Tier::kCpu, 4_KiB, 3}};
+    machine_.lanes = {{"host", 2, prefetch::Issue::kOldestReady},
+                      {"stream", 1, prefetch::Issue::kFifo}};
+  }
+
+  std::unique_ptr<Driver> driver() { return GetParam()(machine_, handler_); }
+  std::shared_ptr<prefetch::Program> program() const {
+    return std::make_shared<prefetch::Program>("test", machine_.residents);
+  }
+  static prefetch::Op op(prefetch::LaneId lane, std::vector<prefetch::BufferId> reads,
+                         std::vector<prefetch::BufferId> writes) {
+    return {{1, "work"}, lane, {}, std::move(reads), std::move(writes), {}};
+  }
+  /// Ops that can only run one after the other, by turns on both lanes.
+  std::shared_ptr<const prefetch::Program> chain(int ops) const {
+    auto made = program();
+    for (int i = 0; i < ops; ++i) made->op(op(i % 2 == 0 ? kHost : kStream, {}, {record_}));
+    made->seal();
+    return made;
+  }
+  static Errc error_of(Driver& driver) {
+    try {
+      driver.wait(0);
+    } catch (const Error& error) {
+      return error.code;
+    }
+    ADD_FAILURE() << "wait() did not throw";
+    return Errc::kLogic;
+  }
+
+  Machine machine_;
+  prefetch::BufferId record_, master_;
+  RecordingHandler handler_;
+};
+
+TEST_P(DriverConformance, RunsEveryOpAndReportsProgramsInOrderWithTheirTags) {
+  const auto run = driver();
+  run->append(chain(3), 7);
+  run->append(chain(2), 8);
+  const auto finished = run->wait(0);
+  EXPECT_THAT(handler_.started(),
+              ElementsAre(prefetch::OpRef{0, 0}, prefetch::OpRef{0, 1}, prefetch::OpRef{0, 2},
+                          prefetch::OpRef{1, 0}, prefetch::OpRef{1, 1}));
+  EXPECT_THAT(handler_.tags(), ElementsAre(7, 7, 7, 8, 8));
+  ASSERT_EQ(finished.size(), 2U);
+  EXPECT_EQ(finished[0].instance, 0U);
+  EXPECT_EQ(finished[0].tag, 7U);
+  EXPECT_EQ(finished[1].tag, 8U);
+  EXPECT_LE(finished[0].end, finished[1].end);
+  ASSERT_EQ(finished[1].busy.size(), 2U);
+  EXPECT_LE(finished[0].busy[kStream], finished[1].busy[kStream]);
+  EXPECT_TRUE(run->wait(0).empty());
+}
+
+TEST_P(DriverConformance, AnOpIsGivenTheSlotsOfWhatItNamesAndNoOthers) {
+  auto made = program();
+  const auto root = made->buffer({0, 4_KiB, prefetch::MemoryTag::kParam});
+  const auto part = made->part_of(root, 0, 1_KiB);
+  const auto other = made->buffer({0, 4_KiB, prefetch::MemoryTag::kParam});
+  made->op(op(kHost, {}, {other}));
+  made->op(op(kStream, {}, {part, root, record_, master_}));
+  made->seal();
+  handler_.on_start = [&](const OpContext& context) {
+    if (context.ref.index == 0) return Ticket{};
+    EXPECT_EQ(context.slot(part), context.slot(root));
+    EXPECT_NE(context.slot(root), context.slot(master_));
+    EXPECT_EQ(context.slot(master_), 0U);
+    EXPECT_THROW(context.slot(other), Error);
+    EXPECT_THROW(context.slot(99), Error);
+    std::vector<prefetch::BufferId> named;
+    for (const auto& [id, slot] : context.slots) named.push_back(id);
+    EXPECT_THAT(named, ElementsAre(record_, master_, root));
+    EXPECT_EQ(&context.program, made.get());
+    EXPECT_EQ(&context.op, &made->ops()[1]);
+    return Ticket{};
+  };
+  const auto run = driver();
+  run->append(made, 0);
+  run->wait(0);
+  EXPECT_EQ(handler_.started().size(), 2U);
+  EXPECT_EQ(handler_.freed_slots(), 2U);
+}
+
+TEST_P(DriverConformance, TheFirstErrorEndsTheRunAndEveryWaitRethrowsIt) {
+  handler_.on_start = [](const OpContext& context) {
+    if (context.ref.index == 1) throw Error(Errc::kIo, "broken");
+    return Ticket{};
+  };
+  const auto run = driver();
+  run->append(chain(4), 0);
+  EXPECT_EQ(error_of(*run), Errc::kIo);
+  EXPECT_EQ(error_of(*run), Errc::kIo);
+  run->append(chain(4), 0);
+  EXPECT_EQ(error_of(*run), Errc::kIo);
+  EXPECT_EQ(handler_.started().size(), 2U);
+}
+
+TEST_P(DriverConformance, TheErrorOfATicketEndsTheRun) {
+  for (const std::uint32_t failing : {0U, 1U}) {  // on the host lane, on the stream
+    handler_.on_start = [failing](const OpContext& context) {
+      TicketSource source;
+      const Ticket ticket = source.ticket();
+      source.fail(context.ref.index == failing
+                      ? std::make_exception_ptr(Error(Errc::kDevice, "broken"))
+                      : nullptr);
+      return ticket;
+    };
+    const auto run = driver();
+    run->append(chain(6), 0);
+    EXPECT_EQ(error_of(*run), Errc::kDevice);
+  }
+}
+
+TEST_P(DriverConformance, StopLeavesWorkAndWaitSaysSo) {
+  std::unique_ptr<Driver> run;
+  handler_.on_start = [&](const OpContext& context) {
+    if (context.ref.index == 1) run->stop();
+    return Ticket{};
+  };
+  run = driver();
+  run->append(chain(4), 0);
+  EXPECT_EQ(error_of(*run), Errc::kLogic);
+  EXPECT_EQ(handler_.started().size(), 2U);
+}
+
+TEST_P(DriverConformance, StopWithNothingLeftIsNoErrorUntilAProgramIsRefused) {
+  const auto run = driver();
+  run->append(chain(2), 5);
+  EXPECT_EQ(run->wait(0).size(), 1U);
+  run->stop();
+  EXPECT_TRUE(run->wait(0).empty());
+  run->append(chain(2), 6);
+  EXPECT_EQ(error_of(*run), Errc::kLogic);
+  EXPECT_EQ(handler_.started().size(), 2U);
+}
+
+TEST_P(DriverConformance, AProgramWithoutOpsIsFinishedAtOnce) {
+  const auto run = driver();
+  run->append(chain(0), 9);
+  const auto finished = run->wait(0);
+  ASSERT_EQ(finished.size(), 1U);
+  EXPECT_EQ(finished[0].tag, 9U);
+}
+
+TEST_P(DriverConformance, AProgramThatWasNotCheckedIsAnErrorNotAHang) {
+  auto made = program();
+  std::vector<prefetch::BufferId> too_many;
+  for (int i = 0; i < 3; ++i) {
+    too_many.push_back(made->buffer({0, 4_KiB, prefetch::MemoryTag::kParam}));
+  }
+  made->op(op(kHost, {}, {}));
+  made->op(op(kHost, {}, too_many));
+  made->seal();
+  const auto run = driver();
+  run->append(made, 0);
+  try {
+    run->wait(0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, Errc::kLogic);
+    EXPECT_THAT(error.what(), HasSubstr("checked"));
+  }
+}
+
+TEST_P(DriverConformance, AnErrorInFreedEndsTheRun) {
+  auto made = program();
+  made->op(op(kHost, {}, {made->buffer({0, 4_KiB, prefetch::MemoryTag::kParam}), record_}));
+  made->op(op(kHost, {record_}, {}));
+  made->seal();
+  handler_.on_freed = [] { throw Error(Errc::kIo, "broken"); };
+  const auto run = driver();
+  run->append(made, 0);
+  EXPECT_EQ(error_of(*run), Errc::kIo);
+  EXPECT_EQ(handler_.started().size(), 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Drivers, DriverConformance, ::testing::Values(&overlapped, &serial),
+                         [](const auto& factory) {
+                           return factory.param == &serial ? "Serial" : "Overlapped";
+                         });
+
+}  // namespace
+}  // namespace sluice::executor

@@ -1,0 +1,168 @@
+// The same bits, however memory lies.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <tuple>
+
+#include "engine/base/error.h"
+#include "engine/model/blocks.h"
+#include "engine/tensor/allocator.h"
+#include "engine/tensor/workspace.h"
+#include "harness.h"
+
+namespace sluice::model {
+namespace {
+
+using shape::BlockKind;
+using tensor::OpScope;
+using tensor::Workspace;
+
+constexpr std::int64_t kBatch = 2, kSeq = 29;
+
+class Bits : public ::testing::TestWithParam<std::tuple<std::string, at::ScalarType>> {
+ protected:
+  static void SetUpTestSuite() { tensor::install_allocator(); }
+  const shape::Decoder d = decoder_named(std::get<0>(GetParam()));
+  const at::ScalarType dtype = std::get<1>(GetParam());
+};
+
+// Everything a block's ops read and write, made outside of any op.
+struct World {
+  World(const shape::Decoder& decoder, at::ScalarType dtype, Place place)
+      : d(decoder),
+        embed(d, BlockKind::kEmbed, dtype, place),
+        layer(d, BlockKind::kLayer, dtype, place),
+        head(d, BlockKind::kHead, dtype, place) {
+    const std::vector<std::int64_t> sizes{kBatch, kSeq, d.hidden};
+    tokens = random_tokens({kBatch, kSeq}, d.vocab, 1);
+    targets = random_tokens({kBatch, kSeq}, d.vocab, 2);
+    for (at::Tensor* t : {&x, &y, &dx, &dy}) *t = poisoned(sizes, dtype, place);
+  }
+
+  const shape::Decoder d;
+  BlockParams embed, layer, head;
+  at::Tensor tokens, targets, x, y, dx, dy;
+  double loss = 0.0;
+};
+
+using Op = void (*)(World&);
+constexpr Op kOps[] = {
+    [](World& w) { embed_forward(w.d, w.embed, w.tokens, w.x); },
+    [](World& w) { layer_forward(w.d, w.layer, w.x, w.y); },
+    [](World& w) {
+      w.loss = head_train(w.d, w.head, w.y, w.targets, 0.25, 70, w.head, w.dy).loss_sum;
+    },
+    [](World& w) { layer_backward(w.d, w.layer, w.x, w.dy, w.layer, w.dx); },
+    [](World& w) { embed_backward(w.d, w.tokens, w.dx, w.embed); },
+};
+
+void expect_same(const World& a, const World& b) {
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_TRUE(same_bits(a.x, b.x));
+  EXPECT_TRUE(same_bits(a.y, b.y));
+  EXPECT_TRUE(same_bits(a.dx, b.dx));
+  EXPECT_TRUE(same_bits(a.dy, b.dy));
+  for (auto block : {&World::embed, &World::layer, &World::head}) {
+    for (const auto& [role, gradient] : (a.*block).gradients()) {
+      EXPECT_TRUE(same_bits(gradient, (b.*block).gradients().at(role)))
+          << "gradient of role " << static_cast<int>(role);
+      EXPECT_FALSE(gradient.isnan().any().item<bool>());
+    }
+  }
+}
+
+void run(World& world) {
+  for (const Op op : kOps) op(world);
+}
+
+void run_in(Workspace& workspace, World& world) {
+  for (const Op op : kOps) {
+    OpScope scope(workspace, "op");
+    op(world);
+    scope.close();
+  }
+}
+
+// Workspace memory full of NaN: what an op reads before it writes it would show.
+class Poison {
+ public:
+  explicit Poison(Bytes n) : bytes_(n + 64, std::byte{0xff}) {}
+  std::span<std::byte> memory() {
+    const auto at = reinterpret_cast<std::uintptr_t>(bytes_.data());
+    return {bytes_.data() + (round_up(at, 64) - at), bytes_.size() - 64};
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+TEST_P(Bits, AreTheSameInEveryRepeat) {
+  World a(d, dtype, Place::kAligned), b(d, dtype, Place::kAligned);
+  run(a);
+  run(b);
+  expect_same(a, b);
+}
+
+TEST_P(Bits, AreTheSameWhereverBuffersBegin) {
+  World a(d, dtype, Place::kAligned), b(d, dtype, Place::kFourBytesOff);
+  run(a);
+  run(b);
+  expect_same(a, b);
+}
+
+TEST_P(Bits, AreTheSameInAWorkspaceOfTheMeasuredSize) {
+  World plain(d, dtype, Place::kAligned), measured(d, dtype, Place::kAligned),
+      exact(d, dtype, Place::kAligned);
+  run(plain);
+  Workspace unbounded = Workspace::unbounded();
+  run_in(unbounded, measured);
+  expect_same(plain, measured);
+  const Bytes side = 2 * unbounded.peak().side;
+  Poison memory(unbounded.peak().main + side);
+  Workspace workspace(memory.memory(), side);
+  run_in(workspace, exact);
+  EXPECT_EQ(workspace.peak().main, unbounded.peak().main);
+  expect_same(plain, exact);
+}
+
+TEST_P(Bits, AnOpThatDoesNotFitFailsByNameAndMayBeRunAgain) {
+  World plain(d, dtype, Place::kAligned), world(d, dtype, Place::kAligned);
+  run(plain);
+  for (std::size_t i = 0; i < std::size(kOps); ++i) {
+    Workspace unbounded = Workspace::unbounded();
+    std::optional<OpScope> scope(std::in_place, unbounded, "op");
+    kOps[i](world);
+    scope.reset();
+    const Bytes need = unbounded.peak().main;
+    for (Bytes have : {need - 64, need / 2, Bytes{64}}) {
+      if (need < 128) break;
+      Poison memory(have + 64_KiB);
+      Workspace small(memory.memory(), 64_KiB);
+      OpScope in_small(small, "layer 7");
+      try {
+        kOps[i](world);
+        ADD_FAILURE() << "op " << i << " fits " << have << " of " << need;
+      } catch (const Error& e) {
+        EXPECT_EQ(e.code, Errc::kBudget);
+        EXPECT_THAT(e.what(), ::testing::HasSubstr("layer 7"));
+      }
+      in_small.close();  // throws if anything is left
+    }
+    kOps[i](world);
+  }
+  expect_same(plain, world);
+}
+
+INSTANTIATE_TEST_SUITE_P(Decoders, Bits,
+                         ::testing::Combine(::testing::ValuesIn(decoder_names()),
+                                            ::testing::Values(at::kFloat, at::kBFloat16)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) +
+                                  (std::get<1>(info.param) == at::kFloat ? "_fp32" : "_bf16");
+                         });
+
+}  // namespace
+}  // namespace sluice::model

@@ -1,0 +1,145 @@
+#include "engine/model/blocks.h"
+
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <tuple>
+
+#include "harness.h"
+
+namespace sluice::model {
+namespace {
+
+using shape::BlockKind;
+using ::testing::UnorderedElementsAreArray;
+
+constexpr std::int64_t kBatch = 3, kSeq = 37;
+
+// An op is held to the 2-norm of its error. fp32: some tens of roundings of 6e-8, growing with the
+// square root of the length of a sum (up to 211 terms here): 3e-6 is a few times what is seen.
+// bf16: each of some ten roundings on the way adds up to 2^-9 = 2e-3.
+double bound(at::ScalarType dtype) {
+  return dtype == at::kFloat ? 3e-6 : 2e-2;
+}
+
+class Blocks : public ::testing::TestWithParam<std::tuple<std::string, at::ScalarType>> {
+ protected:
+  const shape::Decoder d = decoder_named(std::get<0>(GetParam()));
+  const at::ScalarType dtype = std::get<1>(GetParam());
+
+  at::Tensor random_x(std::uint64_t seed) const {
+    return random({kBatch, kSeq, d.hidden}, dtype, seed);
+  }
+  at::Tensor poisoned_x() const {
+    return poisoned({kBatch, kSeq, d.hidden}, dtype, Place::kAligned);
+  }
+
+  // Compares every gradient of the block with autograd's of `value` by the reference weights.
+  void expect_gradients(BlockParams& params, BlockKind kind, const at::Tensor& value,
+                        const reference::Weights& weights, const at::Tensor& dvalue) {
+    EXPECT_THAT(params.asked(), UnorderedElementsAreArray(gradient_roles(d, kind)));
+    EXPECT_EQ(params.asked().size(), params.gradients().size());
+    for (const auto& [role, gradient] : params.gradients()) {
+      const auto expected = torch::autograd::grad({value}, {weights.at(role)}, {dvalue},
+                                                  /*retain_graph=*/true)[0];
+      const double error = relative_error(gradient, expected);
+      EXPECT_LT(error, bound(dtype)) << "gradient of role " << static_cast<int>(role);
+    }
+  }
+};
+
+TEST_P(Blocks, LayerAgreesWithPlainAutograd) {
+  BlockParams params(d, BlockKind::kLayer, dtype);
+  const at::Tensor x = random_x(1), dy = random_x(2);
+  const at::Tensor out = poisoned_x(), dx = poisoned_x();
+  layer_forward(d, params, x, out);
+  layer_backward(d, params, x, dy, params, dx);
+
+  const auto weights = params.for_reference();
+  const at::Tensor ref_x = x.to(at::kDouble).clone().requires_grad_(true);
+  const at::Tensor ref_dy = dy.to(at::kDouble);
+  const at::Tensor ref_out = reference::layer(d, weights, ref_x);
+  EXPECT_LT(relative_error(out, ref_out), bound(dtype));
+  EXPECT_LT(relative_error(
+                dx, torch::autograd::grad({ref_out}, {ref_x}, {ref_dy}, /*retain_graph=*/true)[0]),
+            bound(dtype));
+  expect_gradients(params, BlockKind::kLayer, ref_out, weights, ref_dy);
+}
+
+TEST_P(Blocks, EmbeddingAgreesWithPlainAutograd) {
+  BlockParams params(d, BlockKind::kEmbed, dtype);
+  const at::Tensor tokens = random_tokens({kBatch, kSeq}, 40, 3);  // many twice, most never
+  const at::Tensor dx = random_x(4), out = poisoned_x();
+  embed_forward(d, params, tokens, out);
+  embed_backward(d, tokens, dx, params);
+
+  const auto weights = params.for_reference();
+  const at::Tensor ref_out = reference::embed(d, weights, tokens);
+  EXPECT_LT(relative_error(out, ref_out), bound(dtype));
+  expect_gradients(params, BlockKind::kEmbed, ref_out, weights, dx.to(at::kDouble));
+}
+
+TEST_P(Blocks, HeadAgreesWithPlainAutogradForEveryChunk) {
+  const at::Tensor x = random_x(5);
+  at::Tensor targets = random_tokens({kBatch, kSeq}, d.vocab, 6);
+  targets[0][3] = -100;
+  targets[2][kSeq - 1] = -100;
+  const double scale = 1.0 / 109;
+  for (const std::int64_t chunk :
+       {std::int64_t{5}, std::int64_t{64}, d.vocab - 1, d.vocab, std::int64_t{100000}}) {
+    SCOPED_TRACE(chunk);
+    BlockParams params(d, BlockKind::kHead, dtype);
+    const at::Tensor dx = poisoned_x();
+    const auto result = head_train(d, params, x, targets, scale, chunk, params, dx);
+
+    const auto weights = params.for_reference();
+    const at::Tensor ref_x = x.to(at::kDouble).clone().requires_grad_(true);
+    const at::Tensor loss = reference::head(d, weights, ref_x, targets);
+    const at::Tensor ref_scale = at::full({}, scale, at::TensorOptions(at::kDouble));
+    EXPECT_NEAR(result.loss_sum / loss.item<double>(), 1.0, dtype == at::kFloat ? 1e-6 : 1e-3);
+    EXPECT_EQ(head_loss(d, params, x, targets, chunk).loss_sum, result.loss_sum);
+    EXPECT_LT(relative_error(dx, torch::autograd::grad({loss}, {ref_x}, {ref_scale},
+                                                       /*retain_graph=*/true)[0]),
+              bound(dtype));
+    expect_gradients(params, BlockKind::kHead, loss, weights, ref_scale);
+  }
+}
+
+TEST_P(Blocks, AMicroBatchWithoutTargetsHasNoLossAndNoGradient) {
+  BlockParams params(d, BlockKind::kHead, dtype);
+  const at::Tensor targets = at::full({kBatch, kSeq}, -100, at::TensorOptions(at::kLong));
+  const at::Tensor dx = poisoned_x();
+  EXPECT_EQ(head_train(d, params, random_x(5), targets, 1.0, 50, params, dx).loss_sum, 0.0);
+  EXPECT_EQ(dx.abs().max().item<double>(), 0.0);
+  for (const auto& [role, gradient] : params.gradients()) {
+    EXPECT_EQ(gradient.abs().max().item<double>(), 0.0) << static_cast<int>(role);
+  }
+}
+
+std::string name_of(const ::testing::TestParamInfo<Blocks::ParamType>& info) {
+  return std::get<0>(info.param) + (std::get<1>(info.param) == at::kFloat ? "_fp32" : "_bf16");
+}
+
+INSTANTIATE_TEST_SUITE_P(Decoders, Blocks,
+                         ::testing::Combine(::testing::ValuesIn(decoder_names()),
+                                            ::testing::Values(at::kFloat, at::kBFloat16)),
+                         name_of);
+
+TEST(LossChunk, IsTheWholeVocabularyWhenThatIsSmallAndEqualPartsOtherwise) {
+  shape::Decoder d = decoder_named("llama");
+  EXPECT_EQ(auto_loss_chunk(d, 4096), d.vocab);
+  d.vocab = 151936;
+  d.hidden = 1024;
+  const std::int64_t chunk = auto_loss_chunk(d, 8192);
+  EXPECT_LE(chunk * 8192, 4 * 8192 * d.hidden + 16 * 8192);
+  EXPECT_EQ(chunk % 16, 0);
+  const std::int64_t parts = (d.vocab + chunk - 1) / chunk;
+  EXPECT_GT(d.vocab - (parts - 1) * chunk, chunk / 2) << "the last part is not a sliver";
+  EXPECT_GE(auto_loss_chunk(d, 1 << 30), 128);
+}
+
+}  // namespace
+}  // namespace sluice::model

@@ -1,0 +1,151 @@
+#include "harness.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace sluice::model {
+namespace {
+
+using shape::Role;
+
+shape::Decoder llama() {
+  shape::Decoder d;
+  d.family = "llama";
+  d.vocab = 211;
+  d.hidden = 60;
+  d.layers = 1;
+  d.heads = 6;
+  d.kv_heads = 2;
+  d.head_dim = 10;
+  d.intermediate = 101;
+  d.max_positions = 64;
+  return d;
+}
+
+shape::Decoder gpt2() {
+  shape::Decoder d = llama();
+  d.family = "gpt2";
+  d.kv_heads = d.heads;
+  d.norm = shape::Norm::kLayer;
+  d.positions = shape::Positions::kLearned;
+  d.mlp = shape::Mlp::kPlain;
+  d.activation = shape::Activation::kGeluTanh;
+  d.qkv_bias = d.attention_out_bias = d.mlp_bias = true;
+  d.fused_qkv = true;
+  d.linear = shape::LinearLayout::kInOut;
+  d.tied_embeddings = true;
+  return d;
+}
+
+// Rotary and grouped queries from one fused product, heads that do not add up to hidden.
+shape::Decoder fused() {
+  shape::Decoder d = gpt2();
+  d.hidden = 63;
+  d.heads = 9;
+  d.kv_heads = 3;
+  d.head_dim = 14;
+  d.positions = shape::Positions::kRotary;
+  d.activation = shape::Activation::kGelu;
+  d.linear = shape::LinearLayout::kOutIn;
+  d.attention_out_bias = false;
+  d.tied_embeddings = false;
+  return d;
+}
+
+// Gated GELU with every bias, tied.
+shape::Decoder biased() {
+  shape::Decoder d = llama();
+  d.activation = shape::Activation::kGeluTanh;
+  d.qkv_bias = d.mlp_bias = true;
+  d.tied_embeddings = true;
+  return d;
+}
+
+std::uint64_t seed_of(Role role) {
+  return 1000 + static_cast<std::uint64_t>(role);
+}
+
+// Gains near 1 and everything else such that activations stay near 1.
+at::Tensor random_weight(const shape::TensorSpec& spec, at::ScalarType dtype) {
+  at::Tensor t = random(spec.shape, at::kDouble, seed_of(spec.role));
+  if (spec.shape.size() == 2) {
+    t = t * 0.15;
+  } else {
+    t = t * 0.2 + (spec.init == shape::Init::kOnes ? 1.0 : 0.0);
+  }
+  return t.to(dtype);
+}
+
+}  // namespace
+
+std::vector<std::string> decoder_names() {
+  return {"llama", "gpt2", "fused", "biased"};
+}
+
+shape::Decoder decoder_named(const std::string& name) {
+  if (name == "llama") return llama();
+  if (name == "gpt2") return gpt2();
+  return name == "fused" ? fused() : biased();
+}
+
+at::Tensor poisoned(at::IntArrayRef sizes, at::ScalarType dtype, Place place) {
+  const std::int64_t skip =
+      place == Place::kAligned ? 0 : 4 / static_cast<std::int64_t>(c10::elementSize(dtype));
+  const std::int64_t n = c10::multiply_integers(sizes);
+  const at::Tensor flat =
+      at::full({n + skip}, std::numeric_limits<double>::quiet_NaN(), at::TensorOptions(dtype));
+  return flat.narrow(0, skip, n).view(sizes);
+}
+
+at::Tensor placed(const at::Tensor& t, Place place) {
+  return poisoned(t.sizes(), t.scalar_type(), place).copy_(t);
+}
+
+BlockParams::BlockParams(const shape::Decoder& decoder, shape::BlockKind kind, at::ScalarType dtype,
+                         Place place) {
+  const shape::Model model = shape::make_model(decoder);
+  for (const shape::Block& block : model.blocks) {
+    if (block.kind != kind) continue;
+    for (const int s : block.segments) {
+      for (const auto& spec : model.segments[static_cast<std::size_t>(s)].tensors) {
+        weights_[spec.role] = placed(random_weight(spec, dtype), place);
+        gradients_[spec.role] = poisoned(spec.shape, dtype, place);
+      }
+    }
+  }
+}
+
+reference::Weights BlockParams::for_reference() const {
+  reference::Weights weights;
+  for (const auto& [role, t] : weights_) {
+    weights[role] = t.to(at::kDouble).clone().requires_grad_(true);
+  }
+  return weights;
+}
+
+at::Tensor random(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t seed) {
+  return at::randn(sizes, at::detail::createCPUGenerator(seed), at::TensorOptions(at::kDouble))
+      .to(dtype);
+}
+
+at::Tensor random_tokens(at::IntArrayRef sizes, std::int64_t vocab, std::uint64_t seed) {
+  return at::randint(0, vocab, sizes, at::detail::createCPUGenerator(seed),
+                     at::TensorOptions(at::kLong));
+}
+
+double relative_error(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor difference = a.detach().to(at::kDouble) - b.detach().to(at::kDouble);
+  const double size = b.detach().to(at::kDouble).norm().item<double>();
+  return difference.norm().item<double>() / std::max(size, 1e-300);
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.nbytes() == b.nbytes() && a.is_contiguous() && b.is_contiguous() &&
+         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+}
+
+}  // namespace sluice::model

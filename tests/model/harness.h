@@ -1,0 +1,57 @@
+/// Small decoders, random weights for one block, and poisoned places for what an op writes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/model/params.h"
+#include "engine/shape/model.h"
+#include "reference.h"
+
+namespace sluice::model {
+
+/// gpt2, llama, and what neither has: fused grouped queries, gated GELU with biases.
+std::vector<std::string> decoder_names();
+shape::Decoder decoder_named(const std::string& name);
+
+/// Where tensors begin in memory: aligned, or 4 bytes after that.
+enum class Place { kAligned, kFourBytesOff };
+
+/// A contiguous tensor full of NaN, which what an op does not write would keep.
+at::Tensor poisoned(at::IntArrayRef sizes, at::ScalarType dtype, Place place);
+/// The same values at such a place.
+at::Tensor placed(const at::Tensor& t, Place place);
+
+/// The weights of one block and where its gradients go; notes which gradients were asked for.
+class BlockParams : public ParamSource, public GradSink {
+ public:
+  BlockParams(const shape::Decoder& decoder, shape::BlockKind kind, at::ScalarType dtype,
+              Place place = Place::kAligned);
+
+  at::Tensor weight(shape::Role role) const override { return weights_.at(role); }
+  at::Tensor gradient(shape::Role role) override {
+    asked_.push_back(role);
+    return gradients_.at(role);
+  }
+
+  const std::map<shape::Role, at::Tensor>& gradients() const { return gradients_; }
+  const std::vector<shape::Role>& asked() const { return asked_; }
+  reference::Weights for_reference() const;
+
+ private:
+  std::map<shape::Role, at::Tensor> weights_, gradients_;
+  std::vector<shape::Role> asked_;
+};
+
+at::Tensor random(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t seed);
+at::Tensor random_tokens(at::IntArrayRef sizes, std::int64_t vocab, std::uint64_t seed);
+
+/// |a - b| / |b|, in the 2-norm. NaN anywhere in `a` gives NaN, which is below no bound.
+double relative_error(const at::Tensor& a, const at::Tensor& b);
+/// The same bytes, NaN and the sign of zero included.
+bool same_bits(const at::Tensor& a, const at::Tensor& b);
+
+}  // namespace sluice::model

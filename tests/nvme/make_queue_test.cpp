@@ -1,0 +1,130 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "nvme/io_queue.h"
+#include "nvme/uring_queue.h"
+#include "tests/nvme/scratch.h"
+
+namespace sluice::nvme {
+namespace {
+
+using test::Buffer;
+using test::error_of;
+using testing::HasSubstr;
+
+/// Runs `action` on a thread that the kernel answers `system_call` with EPERM, as containers do.
+template <class Action>
+void without(unsigned system_call, const Action& action) {
+  std::thread([&] {
+    sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // the number is the first word
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, system_call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{static_cast<unsigned short>(std::size(code)), code};
+    ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+    action();
+  }).join();
+}
+
+TEST(MakeQueue, FallsBackToThreadsAloudWhereIoUringIsForbidden) {
+  for (const unsigned call : {unsigned{SYS_io_uring_setup}, unsigned{SYS_io_uring_enter}}) {
+    without(call, [] {
+      testing::internal::CaptureStdout();
+      const auto queue = make_queue({});
+      const std::string said = testing::internal::GetCapturedStdout();
+      EXPECT_THAT(queue->describe(), HasSubstr("threads"));
+      EXPECT_THAT(said, HasSubstr("warning"));
+      EXPECT_THAT(said, HasSubstr("io_uring"));
+    });
+  }
+}
+
+TEST(MakeQueue, WhatWasAskedForByNameIsNotReplaced) {
+  without(SYS_io_uring_setup, [] {
+    Options options;
+    options.engine = Engine::kIoUring;
+    EXPECT_EQ(error_of([&] { make_queue(options); }).code, Errc::kEnv);
+  });
+}
+
+TEST(MakeQueue, SaysHowToAllowIoUring) {
+  EXPECT_THAT(why_no_uring(EPERM, 0), HasSubstr("seccomp"));
+  EXPECT_THAT(why_no_uring(EPERM, 2), HasSubstr("sysctl -w kernel.io_uring_disabled=0"));
+  EXPECT_THAT(why_no_uring(ENOSYS, 0), HasSubstr("5.6"));
+  EXPECT_THAT(why_no_uring(ENOMEM, 0), HasSubstr("ulimit -l"));
+}
+
+TEST(MakeQueue, OptionsOutOfRangeAreRefusedByName) {
+  const auto refused = [](const Options& options, const char* key) {
+    const Error error = error_of([&] { make_queue(options); });
+    EXPECT_EQ(error.code, Errc::kConfig);
+    EXPECT_THAT(error.what(), HasSubstr(key));
+  };
+  Options odd_block;
+  odd_block.block_size = 6000;
+  refused(odd_block, "aio.block_size");
+  Options no_depth;
+  no_depth.queue_depth = 0;
+  refused(no_depth, "aio.queue_depth");
+  Options no_threads;
+  no_threads.threads = 0;
+  refused(no_threads, "aio.threads");
+}
+
+/// The descriptor of this process's newest ring, or -1.
+int find_ring() {
+  int found = -1;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.find("io_uring") == std::string::npos) continue;
+    found = std::max(found, std::stoi(entry.path().filename().string()));
+  }
+  return found;
+}
+
+TEST(UringQueue, ALostRingFailsEveryTicketInsteadOfHanging) {
+  Options options;
+  options.block_size = 4_KiB;
+  options.queue_depth = 2;
+  std::unique_ptr<IoQueue> queue;
+  try {
+    queue = make_uring_queue(options, nullptr);
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  test::ScratchFolder folder;
+  File file = File::open(folder / "x", Access::kCreateNew, Caching::kPageCache);
+  file.preallocate(1_MiB);
+  const Buffer memory(1_MiB);
+  const Request request{Op::kRead, &file, 0, memory.data(), memory.size()};
+  queue->submit(request).wait();
+
+  const int ring = find_ring();
+  ASSERT_GE(ring, 0);
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::dup2(null, ring), ring);
+  ::close(null);
+  const Error error = error_of(queue->submit(request));
+  EXPECT_EQ(error.code, Errc::kIo);
+  EXPECT_THAT(error.what(), HasSubstr("io_uring stopped working"));
+  EXPECT_EQ(error_of([&] { queue->submit(request); }).code, Errc::kIo);
+}
+
+}  // namespace
+}  // namespace sluice::nvme

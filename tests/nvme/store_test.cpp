@@ -1,0 +1,155 @@
+#include "nvme/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "nvme/filesystem.h"
+#include "tests/nvme/scratch.h"
+
+namespace sluice::nvme {
+namespace {
+
+using test::Buffer;
+using test::error_of;
+using test::ScratchFolder;
+using testing::HasSubstr;
+
+constexpr const char* kRam = "/dev/shm";
+
+bool has_ram_folder() {
+  return ::access(kRam, W_OK) == 0 && filesystem_of(kRam).medium == Medium::kRam;
+}
+
+TEST(Store, ExtentsOverTwoFoldersReadBackWhatWasWritten) {
+  ScratchFolder folder;
+  Store store({folder / "a", folder / "b/c"}, 6_MiB, {}, AllowRam::kYes);
+  std::vector<Extent> extents;
+  std::vector<Buffer> out;
+  std::vector<Ticket> tickets;
+  for (unsigned i = 0; i < 3; ++i) {
+    extents.push_back(store.allocate(2_MiB));
+    out.push_back(Buffer::random(2_MiB, i));
+  }
+  EXPECT_GT(extents[2].parts.size(), 1U);
+  for (unsigned i = 0; i < 3; ++i) tickets.push_back(store.write(extents[i], 0, out[i].span()));
+  for (const Ticket& ticket : tickets) ticket.wait();
+  for (unsigned i = 0; i < 3; ++i) {
+    const Buffer in(2_MiB);
+    store.read(extents[i], 0, in.span()).wait();
+    EXPECT_EQ(in, out[i]) << i;
+    const Buffer part(512_KiB);
+    store.read(extents[i], 768_KiB, part.span()).wait();
+    EXPECT_TRUE(std::ranges::equal(part.span(), out[i].span().subspan(768_KiB, 512_KiB))) << i;
+  }
+}
+
+TEST(Store, LeavesNoNamesBehind) {
+  ScratchFolder folder;
+  const Store store({folder.path()}, 1_MiB, {}, AllowRam::kYes);
+  EXPECT_TRUE(folder.empty());
+}
+
+TEST(Store, TakesSpaceOnlyWhileItLives) {
+  ScratchFolder folder;
+  const auto files_open = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const auto before = files_open();
+  { const Store store({folder.path()}, 1_MiB, {}, AllowRam::kYes); }
+  EXPECT_EQ(files_open(), before);
+}
+
+TEST(Store, WithoutSpaceNothingIsMade) {
+  ScratchFolder folder;
+  const Bytes need = 2 * free_bytes(folder.path());
+  const Error error = error_of([&] { Store({folder / "new"}, need, {}, AllowRam::kYes); });
+  EXPECT_EQ(error.code, Errc::kBudget);
+  EXPECT_THAT(error.what(), HasSubstr(format_bytes(need)));
+  EXPECT_THAT(error.what(), HasSubstr("free"));
+  EXPECT_TRUE(folder.empty());
+}
+
+TEST(Store, MemoryIsNoDriveUnlessAllowed) {
+  if (!has_ram_folder()) GTEST_SKIP() << kRam << " is no writable tmpfs here";
+  ScratchFolder ram(kRam);
+  const Error error = error_of([&] { Store({ram / "x"}, 1_MiB, {}, AllowRam::kNo); });
+  EXPECT_EQ(error.code, Errc::kConfig);
+  EXPECT_THAT(error.what(), HasSubstr("tmpfs"));
+  EXPECT_THAT(error.what(), HasSubstr("tiers.nvme.allow_ram_path"));
+  EXPECT_TRUE(ram.empty());
+
+  testing::internal::CaptureStdout();
+  Store store({ram / "x"}, 1_MiB, {}, AllowRam::kYes);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("warning"));
+  const Buffer out = Buffer::random(1_MiB, 1);
+  const Buffer in(1_MiB);
+  const Extent extent = store.allocate(1_MiB);
+  store.write(extent, 0, out.span()).wait();
+  store.read(extent, 0, in.span()).wait();
+  EXPECT_EQ(in, out);
+}
+
+TEST(Store, AFileIsNoFolder) {
+  ScratchFolder folder;
+  std::ofstream(folder / "file") << "x";
+  const Error error = error_of([&] { Store({folder / "file"}, 1_MiB, {}, AllowRam::kYes); });
+  EXPECT_EQ(error.code, Errc::kConfig);
+  EXPECT_THAT(error.what(), HasSubstr("not a folder"));
+  EXPECT_EQ(error_of([&] { Store({folder / "file/under"}, 1_MiB, {}, AllowRam::kYes); }).code,
+            Errc::kConfig);
+  EXPECT_EQ(error_of([] { Store({}, 1_MiB, {}, AllowRam::kYes); }).code, Errc::kConfig);
+}
+
+TEST(Store, FullIsABudgetError) {
+  ScratchFolder folder;
+  Store store({folder.path()}, 8_KiB, {}, AllowRam::kYes);
+  store.allocate(8_KiB);
+  EXPECT_EQ(error_of([&] { store.allocate(1); }).code, Errc::kBudget);
+}
+
+TEST(Store, MisuseIsRefusedBeforeAnyTransfer) {
+  ScratchFolder folder;
+  Store store({folder.path()}, 64_KiB, {}, AllowRam::kYes);
+  const Extent extent = store.allocate(16_KiB);
+  const Buffer memory(32_KiB);
+  const auto refused = [&](const Extent& of, Bytes offset, std::span<std::byte> bytes) {
+    EXPECT_EQ(error_of([&] { store.read(of, offset, bytes); }).code, Errc::kLogic);
+    EXPECT_EQ(error_of([&] { store.write(of, offset, bytes); }).code, Errc::kLogic);
+  };
+  refused(extent, 0, memory.span());
+  refused(extent, 12_KiB, memory.span().first(8_KiB));
+  refused(extent, ~Bytes{0}, memory.span().first(4_KiB));
+  refused(extent, 0, memory.span().subspan(8, 4_KiB));
+  refused(Extent{4_KiB, {{1, 0, 4_KiB}}}, 0, memory.span().first(4_KiB));
+  refused(Extent{4_KiB, {{0, 64_KiB, 4_KiB}}}, 0, memory.span().first(4_KiB));
+}
+
+TEST(Store, SaysWhatItRunsOn) {
+  ScratchFolder folder;
+  Options options;
+  options.engine = Engine::kThreads;
+  options.direct = Direct::kFalse;
+  const Store store({folder.path()}, 1_MiB, options, AllowRam::kYes);
+  EXPECT_THAT(store.describe(), HasSubstr("threads"));
+  EXPECT_THAT(store.describe(), HasSubstr(folder.path()));
+  EXPECT_THAT(store.describe(), HasSubstr(filesystem_of(folder.path()).type));
+  EXPECT_THAT(store.describe(), HasSubstr("page cache"));
+}
+
+TEST(Store, TicketsOutliveIt) {
+  ScratchFolder folder;
+  const Buffer out = Buffer::random(4_MiB, 2);
+  Ticket ticket;
+  {
+    Store store({folder.path()}, 4_MiB, {}, AllowRam::kYes);
+    ticket = store.write(store.allocate(4_MiB), 0, out.span());
+  }
+  EXPECT_TRUE(ticket.done());
+  ticket.wait();
+}
+
+}  // namespace
+}  // namespace sluice::nvme

@@ -1,0 +1,132 @@
+#include "nvme/transfer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+
+#include "tests/nvme/scratch.h"
+
+namespace sluice::nvme {
+namespace {
+
+using test::Buffer;
+using test::error_of;
+using testing::HasSubstr;
+
+class Advance : public testing::Test {
+ protected:
+  Piece piece(Op op) const { return {nullptr, {op, &file_, 8_KiB, memory_.data(), 64_KiB}, 0, {}}; }
+  static std::string why(const Piece& piece) {
+    return error_of([&] { std::rethrow_exception(piece.error); }).what();
+  }
+
+  test::ScratchFolder folder_;
+  // Only its caching matters here, so O_DIRECT need not work in the folder.
+  File file_ = File::open(folder_ / "file", Access::kCreateNew, Caching::kPageCache);
+  Buffer memory_{64_KiB};
+};
+
+TEST_F(Advance, AWholeTransferIsDone) {
+  Piece whole = piece(Op::kWrite);
+  EXPECT_EQ(advance(whole, 64 << 10), Step::kDone);
+}
+
+TEST_F(Advance, AShortOneGoesOnWhereItStopped) {
+  Piece left = piece(Op::kRead);
+  EXPECT_EQ(advance(left, 1000), Step::kAgain);
+  EXPECT_EQ(left.rest.offset, 8_KiB + 1000);
+  EXPECT_EQ(left.rest.bytes, 64_KiB - 1000);
+  EXPECT_EQ(left.rest.data, memory_.data() + 1000);
+}
+
+TEST_F(Advance, AnEmptyReadIsTheEndOfTheFile) {
+  Piece ended = piece(Op::kRead);
+  EXPECT_EQ(advance(ended, 0), Step::kFailed);
+  EXPECT_THAT(why(ended), HasSubstr("the file ends here"));
+}
+
+TEST_F(Advance, AWriteThatGetsNowhereIsGivenUp) {
+  Piece stuck = piece(Op::kWrite);
+  unsigned tries = 1;
+  while (advance(stuck, 0) == Step::kAgain) ASSERT_LT(++tries, 1000U);
+  EXPECT_NE(stuck.error, nullptr);
+  EXPECT_GT(tries, 1U);
+}
+
+TEST_F(Advance, TryLaterIsTriedLaterButNotForEver) {
+  Piece busy = piece(Op::kRead);
+  EXPECT_EQ(advance(busy, -EINTR), Step::kAgain);
+  unsigned tries = 1;
+  while (advance(busy, -EAGAIN) == Step::kAgainLater) ASSERT_LT(++tries, 100000U);
+  EXPECT_THAT(why(busy), HasSubstr("errno 11"));
+  EXPECT_GT(tries, 100U);
+}
+
+TEST_F(Advance, AKernelThatMovesTooMuchIsNotBelieved) {
+  Piece odd = piece(Op::kRead);
+  EXPECT_EQ(advance(odd, (64 << 10) + 1), Step::kFailed);
+}
+
+TEST_F(Advance, UnderDirectIoARaggedEndIsTransferredAgain) {
+  File direct = [&] {
+    try {
+      return File::open(folder_ / "direct", Access::kCreateNew, Caching::kDirect);
+    } catch (const Error&) {
+      return File::open(folder_ / "file", Access::kRead, Caching::kPageCache);
+    }
+  }();
+  if (direct.caching() != Caching::kDirect) GTEST_SKIP() << "no O_DIRECT in " << folder_.path();
+  Piece left{nullptr, {Op::kRead, &direct, 0, memory_.data(), 64_KiB}, 0, {}};
+  EXPECT_EQ(advance(left, 5000), Step::kAgain);
+  EXPECT_EQ(left.rest.offset, 4096U);
+  EXPECT_EQ(left.rest.bytes, 64_KiB - 4096);
+  unsigned tries = 1;
+  while (advance(left, 100) == Step::kAgain) ASSERT_LT(++tries, 1000U);
+  EXPECT_EQ(left.rest.offset, 4096U);
+}
+
+TEST(Job, IsCutIntoBlocksAndEndsWithTheLast) {
+  test::ScratchFolder folder;
+  const File file = File::open(folder / "file", Access::kCreateNew, Caching::kPageCache);
+  const Buffer memory(40_KiB);
+  const Request request{Op::kRead, &file, 4_KiB, memory.data(), 40_KiB};
+  Job job({&request, 1}, 16_KiB, nullptr);
+  const Ticket ticket = job.ticket();
+  Bytes offset = 4_KiB;
+  for (const Bytes n : {16_KiB, 16_KiB, 8_KiB}) {
+    ASSERT_TRUE(job.has_next());
+    const Request piece = job.next();
+    EXPECT_EQ(piece.offset, offset);
+    EXPECT_EQ(piece.bytes, n);
+    offset += n;
+  }
+  EXPECT_FALSE(job.has_next());
+  EXPECT_FALSE(job.end(nullptr));
+  EXPECT_FALSE(job.end(nullptr));
+  EXPECT_TRUE(job.end(nullptr));
+  EXPECT_FALSE(ticket.done());
+  job.finish();
+  ticket.wait();
+}
+
+TEST(Job, IssuesNothingMoreAfterAnError) {
+  test::ScratchFolder folder;
+  const File file = File::open(folder / "file", Access::kCreateNew, Caching::kPageCache);
+  const Buffer memory(64_KiB);
+  const Request request{Op::kRead, &file, 0, memory.data(), 64_KiB};
+  Job job({&request, 1}, 16_KiB, nullptr);
+  job.next();
+  job.next();
+  EXPECT_FALSE(job.end(std::make_exception_ptr(Error(Errc::kIo, "first"))));
+  EXPECT_FALSE(job.has_next());
+  EXPECT_TRUE(job.end(std::make_exception_ptr(Error(Errc::kIo, "second"))));
+  const Ticket ticket = job.ticket();
+  job.finish();
+  EXPECT_STREQ(error_of(ticket).what(), "first");
+  EXPECT_FALSE(job.has_next());
+}
+
+}  // namespace
+}  // namespace sluice::nvme

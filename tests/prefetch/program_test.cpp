@@ -1,0 +1,187 @@
+#include "prefetch/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/error.h"
+#include "tests/prefetch/programs.h"
+
+namespace sluice::prefetch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Minimum check_alone(const Program& program, const Pools& pools, const Lanes& lanes) {
+  Initialised initialised(program.residents());
+  return check(program, pools, lanes, initialised);
+}
+
+template <class Call>
+void expect_error(Errc code, const std::string& text, Call call) {
+  try {
+    call();
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, code) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr(text));
+  }
+}
+
+TEST(BufferTable, PartsAreLeavesAndTheirGapsAreOneMore) {
+  BufferTable table(10, 100);
+  const BufferId root = table.buffer({0, 4_KiB, MemoryTag::kParam});
+  const BufferId late = table.part_of(root, 2_KiB, 1_KiB);
+  const BufferId early = table.part_of(root, 0, 1_KiB);
+  const BufferId whole = table.buffer({});
+  table.seal();
+  EXPECT_EQ(root, 10U);
+  EXPECT_EQ(table.root(late), root);
+  EXPECT_EQ(table.leaves(early).begin, 100U);
+  EXPECT_EQ(table.leaves(late).begin, 101U);
+  EXPECT_EQ(table.leaves(root).end, 103U);
+  EXPECT_EQ(table.leaves(whole).begin, 103U);
+  EXPECT_EQ(table.end_leaf(), 104U);
+}
+
+TEST(BufferTable, PartsThatCoverTheirRootLeaveNoGap) {
+  BufferTable table;
+  const BufferId root = table.buffer({0, 2_KiB, MemoryTag::kParam});
+  table.part_of(root, 0, 1_KiB);
+  table.part_of(root, 1_KiB, 1_KiB);
+  table.seal();
+  EXPECT_EQ(table.end_leaf(), 2U);
+}
+
+TEST(BufferTable, RefusesPartsThatOverlapLeaveTheRootOrHaveParts) {
+  BufferTable table;
+  const BufferId root = table.buffer({0, 4_KiB, MemoryTag::kParam});
+  const BufferId part = table.part_of(root, 0, 2_KiB);
+  EXPECT_THROW(table.part_of(part, 0, 1_KiB), Error);
+  EXPECT_THROW(table.part_of(root, 3_KiB, 2_KiB), Error);
+  EXPECT_THROW(table.part_of(root, ~Bytes{0}, 2), Error);
+  EXPECT_THROW(table.part_of(root, 0, 0), Error);
+  EXPECT_THROW(table.part_of(99, 0, 1), Error);
+  table.part_of(root, 1_KiB, 2_KiB);
+  EXPECT_THROW(table.seal(), Error);
+}
+
+TEST(BufferTable, BytesWithoutAPoolAndAPoolWithoutBytesAreRefused) {
+  BufferTable table;
+  EXPECT_THROW(table.buffer({kNoPool, 1, MemoryTag::kParam}), Error);
+  EXPECT_THROW(table.buffer({0, 0, MemoryTag::kParam}), Error);
+}
+
+TEST(Program, TheFirstOpThatNamesARootOrAPartDefinesTheRoot) {
+  Writing w;
+  const BufferId root = w.buffer();
+  const BufferId part = w.part(root, 1_KiB, 1_KiB);
+  w.op(0, {}, {part});
+  w.op(0, {part}, {root, part});
+  const auto program = w.done();
+  EXPECT_THAT(program->accesses(0).defines, ElementsAre(root));
+  EXPECT_TRUE(program->accesses(1).defines.empty());
+  EXPECT_THAT(program->accesses(1).roots, ElementsAre(root));
+  EXPECT_EQ(program->users(root), 2U);
+  EXPECT_EQ(program->accesses(1).writes.size(), 2U);
+}
+
+TEST(Check, MinimumIsPersistentsAndTheLargestLiveSetOfTheSerialRun) {
+  auto residents = std::make_shared<Residents>();
+  residents->buffer({0, 4_KiB, MemoryTag::kState});
+  residents->seal();
+  Writing w(residents);
+  const BufferId a = w.buffer(), b = w.buffer(), c = w.buffer(1);
+  w.op(0, {}, {a});
+  w.op(0, {a}, {b});
+  w.op(0, {b}, {c});
+  EXPECT_THAT(check_alone(*w.done(), {pool_of(3), pool_of(1)}, {kHost}).slots, ElementsAre(3, 1));
+}
+
+TEST(Check, RefusesWhatDoesNotFitWithOpPoolClassAskedAndFree) {
+  Writing w;
+  const BufferId a = w.buffer(), b = w.buffer(0, 3_KiB);
+  w.op(0, {}, {a});
+  w.op(0, {a}, {b});
+  const auto program = w.done();
+  expect_error(Errc::kBudget,
+               "test: work asks pool 'pool' (cpu tier) for 3.0 KiB of parameters, 0 B free of 4.0 "
+               "KiB (1 slots of 4.0 KiB)",
+               [&] { check_alone(*program, {pool_of(1)}, {kHost}); });
+}
+
+TEST(Check, RefusesPersistentsThatDoNotFit) {
+  auto residents = std::make_shared<Residents>();
+  residents->buffer({0, 4_KiB, MemoryTag::kState});
+  residents->seal();
+  const auto program = Writing(residents).done();
+  expect_error(Errc::kBudget, "of optimizer state, 0 B free of 0 B",
+               [&] { check_alone(*program, {pool_of(0)}, {kHost}); });
+  expect_error(Errc::kLogic, "names pool 0 of 0", [&] { check_alone(*program, {}, {kHost}); });
+}
+
+TEST(Check, RefusesAReadOfWhatNothingHasWritten) {
+  Writing w;
+  const BufferId root = w.buffer();
+  const BufferId part = w.part(root, 0, 1_KiB);
+  w.op(0, {}, {part});
+  w.op(0, {root}, {});
+  const auto program = w.done();
+  expect_error(Errc::kLogic, "(op 1) reads a transient buffer that nothing has written",
+               [&] { check_alone(*program, {pool_of(1)}, {kHost}); });
+}
+
+TEST(Check, PersistentsStayWrittenForLaterPrograms) {
+  auto residents = std::make_shared<Residents>();
+  const BufferId record = residents->buffer({});
+  residents->seal();
+  Writing reading(residents), writing(residents);
+  reading.op(0, {record}, {});
+  writing.op(0, {}, {record});
+  const auto reader = reading.done(), writer = writing.done();
+  Initialised initialised(*residents);
+  expect_error(Errc::kLogic, "reads a persistent buffer",
+               [&] { check(*reader, {}, {kHost}, initialised); });
+  check(*writer, {}, {kHost}, initialised);
+  check(*reader, {}, {kHost}, initialised);
+}
+
+TEST(Check, ARefusedProgramInitialisesNothing) {
+  auto residents = std::make_shared<Residents>();
+  const BufferId record = residents->buffer({});
+  residents->seal();
+  Writing w(residents);
+  w.op(0, {}, {record});
+  w.op(7, {}, {});
+  const auto program = w.done();
+  Initialised initialised(*residents);
+  EXPECT_THROW(check(*program, {}, {kHost}, initialised), Error);
+  EXPECT_FALSE(initialised.contains(residents->leaves(record).begin));
+}
+
+TEST(Check, RefusesLanesThatAreMissingOrRunNothing) {
+  Writing w;
+  w.op(1, {}, {});
+  const auto program = w.done();
+  expect_error(Errc::kLogic, "names lane 1 of 1", [&] { check_alone(*program, {}, {kHost}); });
+  expect_error(Errc::kLogic, "its width is 0", [&] {
+    check_alone(*program, {}, {kHost, {"idle", 0, Issue::kFifo}});
+  });
+}
+
+TEST(Check, RefusesBuffersLargerThanTheirSlotAndPoolsThatAreMissing) {
+  Writing large;
+  large.op(0, {}, {large.buffer(0, 5_KiB)});
+  const auto too_large = large.done();
+  expect_error(Errc::kLogic,
+               "puts 5.0 KiB of parameters into pool 'pool', whose slots have 4.0 KiB",
+               [&] { check_alone(*too_large, {pool_of(9)}, {kHost}); });
+  Writing missing;
+  missing.op(0, {}, {missing.buffer(3)});
+  const auto no_pool = missing.done();
+  expect_error(Errc::kLogic, "names pool 3 of 1",
+               [&] { check_alone(*no_pool, {pool_of(9)}, {kHost}); });
+}
+
+}  // namespace
+}  // namespace sluice::prefetch

@@ -1,0 +1,156 @@
+#include "prefetch/simulate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/error.h"
+#include "tests/prefetch/programs.h"
+
+namespace sluice::prefetch {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+
+LaneCost one_byte_per_second(std::vector<Demand> demands = {}) {
+  LaneCost cost;
+  cost.bytes_per_second = 1;
+  cost.demands = std::move(demands);
+  return cost;
+}
+
+Timeline run(const std::vector<std::shared_ptr<const Program>>& stream, const Lanes& lanes,
+             const CostModel& cost, const Pools& pools = {}) {
+  auto residents = std::shared_ptr<const Residents>(stream.front(), &stream.front()->residents());
+  return simulate({residents, pools, lanes}, stream, cost);
+}
+
+TEST(Simulate, OpsThatShareADiskTakeTwiceAsLong) {
+  Writing w;
+  w.op(0, {}, {}, 3);
+  w.op(1, {}, {}, 3);
+  const CostModel cost{{{"disk"}},
+                       {one_byte_per_second({{0, 1.0}}), one_byte_per_second({{0, 1.0}})}};
+  const auto line = run({w.done()}, {kHost, kHost}, cost);
+  EXPECT_DOUBLE_EQ(line.seconds, 6);
+  EXPECT_THAT(line.busy, ElementsAre(DoubleEq(6), DoubleEq(6)));
+}
+
+TEST(Simulate, OpsOnDisjointResourcesDoNotDisturbEachOther) {
+  Writing w;
+  w.op(0, {}, {}, 3);
+  w.op(1, {}, {}, 2);
+  const CostModel cost{{{"disk"}, {"other disk"}},
+                       {one_byte_per_second({{0, 1.0}}), one_byte_per_second({{1, 1.0}})}};
+  const auto line = run({w.done()}, {kHost, kHost}, cost);
+  EXPECT_DOUBLE_EQ(line.seconds, 3);
+  EXPECT_THAT(line.busy, ElementsAre(DoubleEq(3), DoubleEq(2)));
+}
+
+TEST(Simulate, SharesThatFitTogetherDoNotSlowDown) {
+  Writing w;
+  w.op(0, {}, {}, 3);
+  w.op(1, {}, {}, 3);
+  const CostModel cost{{{"dram"}},
+                       {one_byte_per_second({{0, 0.5}}), one_byte_per_second({{0, 0.5}})}};
+  EXPECT_DOUBLE_EQ(run({w.done()}, {kHost, kHost}, cost).seconds, 3);
+}
+
+TEST(Simulate, AnOpSpeedsUpWhenItsCompetitorEnds) {
+  Writing w;
+  w.op(0, {}, {}, 1);
+  w.op(1, {}, {}, 3);
+  const CostModel cost{{{"disk"}},
+                       {one_byte_per_second({{0, 1.0}}), one_byte_per_second({{0, 1.0}})}};
+  EXPECT_DOUBLE_EQ(run({w.done()}, {kHost, kHost}, cost).seconds, 4);
+}
+
+TEST(Simulate, CostIsLatencyBytesAndFlops) {
+  LaneCost lane;
+  lane.bytes_per_second = 2;
+  lane.flops_per_second = 4;
+  lane.latency_s = 0.5;
+  Op op = make_op(0, {}, {}, 3);
+  op.cost.flops = 8;
+  EXPECT_DOUBLE_EQ((CostModel{{}, {lane}}.seconds(op)), 0.5 + 1.5 + 2);
+  EXPECT_DOUBLE_EQ((CostModel{{}, {LaneCost{}}}.seconds(op)), 0);
+}
+
+TEST(Simulate, SerialSecondsAddUpEveryOpOfTheStream) {
+  Writing w;
+  w.op(0, {}, {}, 3);
+  w.op(1, {}, {}, 4);
+  const auto program = w.done();
+  const CostModel cost{{}, {one_byte_per_second(), one_byte_per_second()}};
+  const std::vector<std::shared_ptr<const Program>> stream = {program, program};
+  EXPECT_DOUBLE_EQ(serial_seconds(stream, cost), 14);
+}
+
+TEST(Simulate, AWideLaneRunsOpsTogetherAStreamOneByOne) {
+  const CostModel cost{{}, {one_byte_per_second()}};
+  Writing w;
+  w.op(0, {}, {}, 2);
+  w.op(0, {}, {}, 3);
+  const auto program = w.done();
+  const auto wide = run({program}, {{"wide", 2, Issue::kOldestReady}}, cost);
+  EXPECT_DOUBLE_EQ(wide.seconds, 3);
+  EXPECT_DOUBLE_EQ(wide.busy[0], 3);
+  EXPECT_DOUBLE_EQ(run({program}, {{"stream", 2, Issue::kFifo}}, cost).seconds, 5);
+}
+
+TEST(Simulate, AStreamWaitsOnTheEventOfAnotherStream) {
+  Writing w;
+  const BufferId x = w.control();
+  w.op(0, {}, {x}, 5);
+  w.op(1, {x}, {}, 1);
+  const auto line =
+      run({w.done()}, {kStream, kStream}, {{}, {one_byte_per_second(), one_byte_per_second()}});
+  ASSERT_EQ(line.spans.size(), 2U);
+  EXPECT_DOUBLE_EQ(line.spans[1].begin, 5);
+  EXPECT_DOUBLE_EQ(line.seconds, 6);
+}
+
+TEST(Simulate, MoreSlotsFetchAhead) {
+  Writing w;
+  for (int i = 0; i < 4; ++i) {
+    const BufferId weight = w.buffer();
+    w.op(0, {}, {weight}, 2);
+    w.op(1, {weight}, {}, 2);
+  }
+  const auto program = w.done();
+  const CostModel cost{{}, {one_byte_per_second(), one_byte_per_second()}};
+  EXPECT_DOUBLE_EQ(run({program}, {kHost, kStream}, cost, {pool_of(1)}).seconds, 16);
+  EXPECT_DOUBLE_EQ(run({program}, {kHost, kStream}, cost, {pool_of(2)}).seconds, 10);
+}
+
+TEST(Simulate, TheSecondProgramOverlapsTheFirstAndTheThirdWaitsForIt) {
+  Writing w;
+  w.op(0, {}, {}, 1);
+  w.op(1, {}, {}, 5);
+  const auto program = w.done();
+  const auto line = run({program, program, program}, {kHost, kHost},
+                        {{}, {one_byte_per_second(), one_byte_per_second()}});
+  EXPECT_THAT(line.finished, ElementsAre(DoubleEq(5), DoubleEq(10), DoubleEq(15)));
+  std::vector<double> begins;
+  for (const auto& span : line.spans) {
+    if (span.lane == 0) begins.push_back(span.begin);
+  }
+  EXPECT_THAT(begins, ElementsAre(DoubleEq(0), DoubleEq(1), DoubleEq(5)));
+}
+
+TEST(Simulate, ProgramsWithoutOpsAreFinishedWhenTheyAreAppended) {
+  Writing w;
+  w.op(0, {}, {}, 2);
+  const auto empty = Writing(w.residents()).done();
+  const auto line = run({w.done(), empty}, {kHost}, {{}, {one_byte_per_second()}});
+  EXPECT_THAT(line.finished, ElementsAre(DoubleEq(2), DoubleEq(0)));
+}
+
+TEST(Simulate, AnUncheckedProgramThatDoesNotFitIsAnErrorNotAHang) {
+  Writing w;
+  w.op(0, {}, {w.buffer(), w.buffer()});
+  EXPECT_THROW(run({w.done()}, {kHost}, {{}, {one_byte_per_second()}}, {pool_of(1)}), Error);
+}
+
+}  // namespace
+}  // namespace sluice::prefetch

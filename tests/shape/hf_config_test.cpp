@@ -1,0 +1,198 @@
+#include "engine/shape/hf_config.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/shape/presets.h"
+
+namespace sluice::shape {
+namespace {
+
+using nlohmann::json;
+
+json gpt2() {
+  return {{"model_type", "gpt2"}, {"vocab_size", 512}, {"n_embd", 64},
+          {"n_layer", 2},         {"n_head", 4},       {"n_positions", 256}};
+}
+
+json llama() {
+  return {{"model_type", "llama"},         {"vocab_size", 512},        {"hidden_size", 64},
+          {"num_hidden_layers", 2},        {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+          {"intermediate_size", 176},      {"rms_norm_eps", 1e-5},     {"rope_theta", 5e5},
+          {"max_position_embeddings", 256}};
+}
+
+json with(json base, const char* key, json value) {
+  base[key] = std::move(value);
+  return base;
+}
+
+void expect_refused(const json& values, const std::vector<std::string>& words) {
+  try {
+    from_config(values);
+    FAIL() << "taken: " << values.dump();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Errc::kConfig);
+    for (const std::string& word : words) {
+      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << word << ": " << e.what();
+    }
+  }
+}
+
+TEST(FromConfig, ReadsGpt2WithTheDefaultsOfTransformers) {
+  const Decoder d = from_config(gpt2());
+  EXPECT_EQ(d.family, "gpt2");
+  EXPECT_EQ(d.hidden, 64);
+  EXPECT_EQ(d.kv_heads, 4);
+  EXPECT_EQ(d.head_dim, 16);
+  EXPECT_EQ(d.intermediate, 256) << "four times n_embd";
+  EXPECT_EQ(d.max_positions, 256);
+  EXPECT_EQ(d.norm, Norm::kLayer);
+  EXPECT_EQ(d.norm_eps, 1e-5);
+  EXPECT_EQ(d.activation, Activation::kGeluTanh);
+  EXPECT_EQ(d.linear, LinearLayout::kInOut);
+  EXPECT_TRUE(d.fused_qkv && d.qkv_bias && d.attention_out_bias && d.mlp_bias);
+  EXPECT_TRUE(d.tied_embeddings);
+  EXPECT_EQ(from_config(with(gpt2(), "n_inner", nullptr)), d) << "null is absent";
+  EXPECT_EQ(from_config(with(gpt2(), "n_inner", 176)).intermediate, 176);
+}
+
+TEST(FromConfig, ReadsLlama) {
+  const Decoder d = from_config(llama());
+  EXPECT_EQ(d.family, "llama");
+  EXPECT_EQ(d.kv_heads, 2);
+  EXPECT_EQ(d.head_dim, 16);
+  EXPECT_EQ(d.norm, Norm::kRms);
+  EXPECT_EQ(d.norm_eps, 1e-5);
+  EXPECT_EQ(d.rope_theta, 5e5);
+  EXPECT_EQ(d.mlp, Mlp::kGated);
+  EXPECT_EQ(d.activation, Activation::kSilu);
+  EXPECT_EQ(d.linear, LinearLayout::kOutIn);
+  EXPECT_FALSE(d.tied_embeddings);
+  EXPECT_EQ(from_config(with(llama(), "head_dim", 32)).head_dim, 32);
+  const Decoder biased = from_config(with(llama(), "attention_bias", true));
+  EXPECT_TRUE(biased.qkv_bias && biased.attention_out_bias);
+  EXPECT_FALSE(biased.mlp_bias);
+}
+
+TEST(FromConfig, LlamaDefaultsAreThoseOfTransformers) {
+  json values = llama();
+  for (const char* key :
+       {"num_key_value_heads", "rms_norm_eps", "rope_theta", "max_position_embeddings"}) {
+    values.erase(key);
+  }
+  const Decoder d = from_config(values);
+  EXPECT_EQ(d.kv_heads, 4);
+  EXPECT_EQ(d.norm_eps, 1e-6);
+  EXPECT_EQ(d.rope_theta, 10000.0);
+  EXPECT_EQ(d.max_positions, 2048);
+}
+
+TEST(FromConfig, ReadsTheRotaryBaseOfVersion4And5) {
+  json values = llama();
+  values.erase("rope_theta");
+  values["rope_parameters"] = {{"rope_theta", 7e4}, {"rope_type", "default"}};
+  EXPECT_EQ(from_config(values).rope_theta, 7e4);
+  expect_refused(with(values, "rope_theta", 1e4), {"model.config.rope_theta", "rope_parameters"});
+  EXPECT_EQ(from_config(with(llama(), "rope_scaling", nullptr)).rope_theta, 5e5);
+}
+
+TEST(FromConfig, RefusesScaledRotaryPositions) {
+  expect_refused(with(llama(), "rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
+                 {"model.config.rope_scaling.type", "linear", "default"});
+  expect_refused(with(llama(), "rope_parameters",
+                      {{"rope_type", "llama3"}, {"factor", 8.0}, {"rope_theta", 5e5}}),
+                 {"model.config.rope_parameters.rope_type", "llama3"});
+  expect_refused(with(llama(), "rope_parameters", {{"partial_rotary_factor", 0.5}}),
+                 {"model.config.rope_parameters.partial_rotary_factor", "0.5"});
+}
+
+TEST(FromConfig, TakesKeysThatChangeNothingInTraining) {
+  json values = gpt2();
+  values["architectures"] = {"GPT2LMHeadModel"};
+  values["use_cache"] = true;
+  values["torch_dtype"] = "float32";
+  values["dtype"] = "bfloat16";
+  values["eos_token_id"] = 0;
+  values["summary_first_dropout"] = 0.1;
+  values["attn_pdrop"] = 0;
+  values["resid_pdrop"] = 0.0;
+  values["scale_attn_weights"] = true;
+  EXPECT_EQ(from_config(values), from_config(gpt2()));
+}
+
+TEST(FromConfig, RefusesWhatWouldChangeTheMaths) {
+  expect_refused(with(gpt2(), "attn_pdrop", 0.1), {"model.config.attn_pdrop", "0.1", "only 0.0"});
+  expect_refused(with(gpt2(), "scale_attn_by_inverse_layer_idx", true),
+                 {"model.config.scale_attn_by_inverse_layer_idx", "only false"});
+  expect_refused(with(gpt2(), "scale_attn_weights", 1),
+                 {"model.config.scale_attn_weights", "only true"});
+  expect_refused(with(llama(), "sliding_window", 4096),
+                 {"model.config.sliding_window", "4096", "may change the maths", "hidden_size"});
+  expect_refused(with(llama(), "n_embd", 64), {"model.config.n_embd"});
+  expect_refused(with(gpt2(), "activation_function", "relu"),
+                 {"model.config.activation_function", "relu", "gelu_new"});
+}
+
+TEST(FromConfig, RefusesBadValuesWithKeyValueAndFix) {
+  expect_refused(with(gpt2(), "n_head", 5), {"model.config.n_head", "5 does not divide", "as 4"});
+  expect_refused(with(gpt2(), "n_head", 0), {"model.config.n_head", "0", "at least 1"});
+  expect_refused(with(llama(), "hidden_size", -64), {"model.config.hidden_size", "-64"});
+  expect_refused(with(llama(), "num_hidden_layers", 2.5),
+                 {"model.config.num_hidden_layers", "2.5", "whole number"});
+  expect_refused(with(llama(), "vocab_size", "512"), {"model.config.vocab_size", "whole number"});
+  expect_refused(with(llama(), "vocab_size", 18446744073709551615U),
+                 {"model.config.vocab_size", "out of range"});
+  expect_refused(with(llama(), "hidden_size", std::int64_t{1} << 40),
+                 {"model.config.hidden_size", "out of range"});
+  expect_refused(with(llama(), "rms_norm_eps", true), {"model.config.rms_norm_eps", "a number"});
+  expect_refused(with(llama(), "rms_norm_eps", 0.0), {"model.config.rms_norm_eps", "above 0"});
+  expect_refused(with(llama(), "tie_word_embeddings", 1),
+                 {"model.config.tie_word_embeddings", "true or false"});
+  expect_refused(with(llama(), "model_type", "t5"), {"model.config.model_type", "gpt2, llama"});
+  expect_refused(json::array(), {"model.config", "table of keys"});
+  for (const char* key : {"model_type", "hidden_size", "vocab_size", "intermediate_size"}) {
+    json values = llama();
+    values.erase(key);
+    expect_refused(values, {std::string("model.config.") + key, "missing"});
+  }
+}
+
+TEST(FromConfig, NamesTheFileItWasReadFrom) {
+  try {
+    from_config(with(gpt2(), "n_head", 5), "m/config.json");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()).rfind("m/config.json.n_head", 0), 0U) << e.what();
+  }
+}
+
+TEST(ToConfig, IsReadBackAsTheSameDecoder) {
+  for (const Preset& p : presets()) {
+    EXPECT_EQ(from_config(to_config_json(p.decoder)), p.decoder) << p.name;
+  }
+}
+
+TEST(ToConfig, SaysWhatTransformersNeeds) {
+  const json l = to_config_json(from_config(llama()));
+  EXPECT_EQ(l["architectures"], json::array({"LlamaForCausalLM"}));
+  EXPECT_EQ(l["rope_theta"], 5e5);
+  EXPECT_EQ(l["rope_parameters"], (json{{"rope_theta", 5e5}, {"rope_type", "default"}}));
+  EXPECT_EQ(l["head_dim"], 16);
+  EXPECT_TRUE(l["pretraining_tp"].is_number_integer()) << "transformers 5 checks the types";
+  const json g = to_config_json(from_config(gpt2()));
+  EXPECT_EQ(g["architectures"], json::array({"GPT2LMHeadModel"}));
+  EXPECT_EQ(g["resid_pdrop"], 0.0) << "transformers assumes 0.1";
+  EXPECT_EQ(g["activation_function"], "gelu_new");
+}
+
+TEST(ToConfig, RefusesADecoderThatItsFamilyCannotSay) {
+  Decoder d = from_config(llama());
+  d.qkv_bias = true;  // without a bias on the output projection, llama has no key for it
+  EXPECT_THROW(to_config_json(d), Error);
+}
+
+}  // namespace
+}  // namespace sluice::shape

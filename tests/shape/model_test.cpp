@@ -1,0 +1,234 @@
+#include "engine/shape/model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "engine/base/error.h"
+#include "engine/shape/family.h"
+#include "engine/shape/presets.h"
+
+namespace sluice::shape {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+Decoder small(std::string_view family) {
+  Decoder d = find_family(family).base;
+  d.vocab = 512;
+  d.hidden = 64;
+  d.layers = 2;
+  d.heads = 4;
+  d.kv_heads = d.fused_qkv ? 4 : 2;
+  d.head_dim = 16;
+  d.intermediate = 176;
+  d.max_positions = 256;
+  return d;
+}
+
+const TensorSpec& tensor(const Model& m, std::string_view name) {
+  for (const Segment& s : m.segments) {
+    for (const TensorSpec& t : s.tensors) {
+      if (t.name == name) return t;
+    }
+  }
+  throw Error(Errc::kLogic, "no tensor " + std::string(name));
+}
+
+void expect_refused(const Decoder& d, const std::vector<std::string>& words) {
+  try {
+    make_model(d);
+    FAIL() << "made a model; expected a refusal that names " << words.front();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Errc::kConfig);
+    for (const std::string& word : words) {
+      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << word << ": " << e.what();
+    }
+  }
+}
+
+TEST(Model, CutsGpt2IntoEmbeddingPositionsLayersAndNorm) {
+  Decoder d = small("gpt2");
+  d.tied_embeddings = true;
+  const Model m = make_model(d);
+  std::vector<std::string> names;
+  for (const Segment& s : m.segments) names.push_back(s.name());
+  EXPECT_EQ(names, (std::vector<std::string>{"embedding", "positions", "layer 0", "layer 1",
+                                             "final norm"}));
+  ASSERT_EQ(m.blocks.size(), 4U);
+  EXPECT_EQ(m.blocks[0].segments, (std::vector<int>{0, 1}));
+  EXPECT_EQ(m.blocks[1].segments, (std::vector<int>{2}));
+  EXPECT_EQ(m.blocks[2].layer, 1);
+  EXPECT_EQ(m.blocks[3].segments, (std::vector<int>{4, 0})) << "the head names the tied embedding";
+}
+
+TEST(Model, GivesAnUntiedHeadASegmentOfItsOwn) {
+  const Model m = make_model(small("llama"));
+  EXPECT_EQ(m.segments.back().name(), "head");
+  EXPECT_EQ(m.blocks.front().segments, (std::vector<int>{0})) << "rotary positions have no weights";
+  EXPECT_EQ(m.blocks.back().segments, (std::vector<int>{3, 4}));
+  EXPECT_EQ(tensor(m, "lm_head.weight").shape, (Shape{512, 64}));
+}
+
+TEST(Model, NamesGpt2TensorsAsTransformersDoes) {
+  Decoder d = small("gpt2");
+  d.tied_embeddings = true;
+  const Model m = make_model(d);
+  const std::vector<std::pair<std::string, Shape>> layer = {
+      {"transformer.h.1.ln_1.weight", {64}},
+      {"transformer.h.1.ln_1.bias", {64}},
+      {"transformer.h.1.attn.c_attn.weight", {64, 192}},
+      {"transformer.h.1.attn.c_attn.bias", {192}},
+      {"transformer.h.1.attn.c_proj.weight", {64, 64}},
+      {"transformer.h.1.attn.c_proj.bias", {64}},
+      {"transformer.h.1.ln_2.weight", {64}},
+      {"transformer.h.1.ln_2.bias", {64}},
+      {"transformer.h.1.mlp.c_fc.weight", {64, 176}},
+      {"transformer.h.1.mlp.c_fc.bias", {176}},
+      {"transformer.h.1.mlp.c_proj.weight", {176, 64}},
+      {"transformer.h.1.mlp.c_proj.bias", {64}},
+  };
+  ASSERT_EQ(m.segments[3].tensors.size(), layer.size());
+  for (std::size_t i = 0; i < layer.size(); ++i) {
+    EXPECT_EQ(m.segments[3].tensors[i].name, layer[i].first);
+    EXPECT_EQ(m.segments[3].tensors[i].shape, layer[i].second) << layer[i].first;
+  }
+  EXPECT_EQ(tensor(m, "transformer.wte.weight").shape, (Shape{512, 64}));
+  EXPECT_EQ(tensor(m, "transformer.wpe.weight").shape, (Shape{256, 64}));
+  EXPECT_EQ(tensor(m, "transformer.ln_f.bias").shape, (Shape{64}));
+}
+
+TEST(Model, NamesLlamaTensorsAsTransformersDoes) {
+  Decoder d = small("llama");
+  d.head_dim = 24;  // not hidden / heads
+  const Model m = make_model(d);
+  const std::vector<std::pair<std::string, Shape>> layer = {
+      {"model.layers.0.input_layernorm.weight", {64}},
+      {"model.layers.0.self_attn.q_proj.weight", {96, 64}},
+      {"model.layers.0.self_attn.k_proj.weight", {48, 64}},
+      {"model.layers.0.self_attn.v_proj.weight", {48, 64}},
+      {"model.layers.0.self_attn.o_proj.weight", {64, 96}},
+      {"model.layers.0.post_attention_layernorm.weight", {64}},
+      {"model.layers.0.mlp.gate_proj.weight", {176, 64}},
+      {"model.layers.0.mlp.up_proj.weight", {176, 64}},
+      {"model.layers.0.mlp.down_proj.weight", {64, 176}},
+  };
+  ASSERT_EQ(m.segments[1].tensors.size(), layer.size());
+  for (std::size_t i = 0; i < layer.size(); ++i) {
+    EXPECT_EQ(m.segments[1].tensors[i].name, layer[i].first);
+    EXPECT_EQ(m.segments[1].tensors[i].shape, layer[i].second) << layer[i].first;
+  }
+  EXPECT_EQ(tensor(m, "model.norm.weight").shape, (Shape{64}));
+  EXPECT_EQ(tensor(m, "model.embed_tokens.weight").shape, (Shape{512, 64}));
+}
+
+TEST(Model, AddsTheBiasesThatTheDecoderAsksFor) {
+  Decoder d = small("llama");
+  d.qkv_bias = true;
+  d.mlp_bias = true;
+  const Model m = make_model(d);
+  EXPECT_EQ(tensor(m, "model.layers.1.self_attn.k_proj.bias").shape, (Shape{32}));
+  EXPECT_EQ(tensor(m, "model.layers.1.mlp.gate_proj.bias").shape, (Shape{176}));
+  EXPECT_EQ(tensor(m, "model.layers.1.mlp.down_proj.bias").shape, (Shape{64}));
+  EXPECT_THROW(tensor(m, "model.layers.1.self_attn.o_proj.bias"), Error);
+}
+
+TEST(Model, InitialisesGainsToOneBiasesToZeroAndGpt2ProjectionsSmaller) {
+  const Model g = make_model(small("gpt2"));
+  EXPECT_EQ(tensor(g, "transformer.h.0.ln_1.weight").init, Init::kOnes);
+  EXPECT_EQ(tensor(g, "transformer.h.0.ln_1.bias").init, Init::kZeros);
+  EXPECT_EQ(tensor(g, "transformer.h.0.attn.c_attn.bias").init, Init::kZeros);
+  EXPECT_EQ(tensor(g, "transformer.h.0.attn.c_attn.weight").init_std, 0.02);
+  EXPECT_EQ(tensor(g, "transformer.h.0.attn.c_proj.weight").init_std, 0.02 / std::sqrt(4.0));
+  EXPECT_EQ(tensor(g, "transformer.h.1.mlp.c_proj.weight").init_std, 0.02 / std::sqrt(4.0));
+  const Model l = make_model(small("llama"));
+  EXPECT_EQ(tensor(l, "model.layers.1.mlp.down_proj.weight").init_std, 0.02);
+}
+
+TEST(Model, DecaysMatricesOnly) {
+  const Model m = make_model(small("gpt2"));
+  EXPECT_TRUE(tensor(m, "transformer.wpe.weight").decayed());
+  EXPECT_FALSE(tensor(m, "transformer.h.0.ln_1.weight").decayed());
+  EXPECT_FALSE(tensor(m, "transformer.h.0.mlp.c_fc.bias").decayed());
+}
+
+TEST(Model, RolesAndNamesAreUnique) {
+  for (const Preset& p : presets()) {
+    std::set<std::string> names;
+    for (const Segment& s : make_model(p.decoder).segments) {
+      std::set<Role> roles;
+      for (const TensorSpec& t : s.tensors) {
+        EXPECT_TRUE(names.insert(t.name).second) << t.name;
+        EXPECT_TRUE(roles.insert(t.role).second) << t.name;
+      }
+    }
+  }
+}
+
+TEST(Model, CountsTheParametersOfKnownModels) {
+  EXPECT_EQ(make_model(find_preset("gpt2-124m")).parameters(), 124439808U);
+  EXPECT_EQ(make_model(find_preset("llama-8b")).parameters(), 8030261248U);
+  EXPECT_EQ(make_model(find_preset("llama-1b")).parameters(), 1345423360U);
+}
+
+TEST(Model, CountsTheFlopsOfProductsAndCausalAttention) {
+  const Model m = make_model(small("llama"));
+  EXPECT_EQ(forward_flops(m, m.blocks[0], 3, 5), 0.0);
+  // q 64x64, k and v 32x64, o 64x64, three MLP matrices; 15 pairs per head and sequence.
+  const double layer = 2.0 * 15 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 176 * 64);
+  EXPECT_EQ(forward_flops(m, m.blocks[1], 3, 5), layer + 4.0 * 3 * 15 * 64);
+  EXPECT_EQ(forward_flops(m, m.blocks[3], 3, 5), 2.0 * 15 * 512 * 64);
+}
+
+TEST(Model, RefusesNumbersThatMakeNoModelAndNamesTheKeyOfTheFamily) {
+  Decoder d = small("gpt2");
+  d.heads = d.kv_heads = 5;
+  expect_refused(d, {"model.config.n_head", "5 does not divide n_embd = 64", "as 4"});
+  d = small("llama");
+  d.kv_heads = 3;
+  expect_refused(d, {"model.config.num_key_value_heads", "num_attention_heads = 4", "as 2"});
+  d = small("llama");
+  d.head_dim = 15;
+  expect_refused(d, {"model.config.head_dim", "15 is odd"});
+  d = small("llama");
+  d.layers = 0;
+  expect_refused(d, {"model.config.num_hidden_layers", "0 is out of range", "1 to"});
+  d = small("llama");
+  d.vocab = -1;
+  expect_refused(d, {"model.config.vocab_size", "-1"});
+  d = small("gpt2");
+  d.norm_eps = std::nan("");
+  expect_refused(d, {"model.config.layer_norm_epsilon"});
+  d = small("llama");
+  d.rope_theta = 0.0;
+  expect_refused(d, {"model.config.rope_theta"});
+  d = small("llama");
+  d.family = "mamba";
+  expect_refused(d, {"model.config.model_type", "'mamba'", "gpt2, llama"});
+}
+
+TEST(Model, RefusesSizesWhoseProductsWouldOverflow) {
+  Decoder d = small("llama");
+  d.vocab = std::int64_t{1} << 62;
+  expect_refused(d, {"model.config.vocab_size"});
+  d = small("llama");
+  d.head_dim = 1 << 24;
+  expect_refused(d, {"model.config.head_dim", "more than"});
+  d = small("llama");
+  d.hidden = d.intermediate = 1 << 24;
+  d.layers = 1 << 16;
+  expect_refused(d, {"65536 layers", "lower"});
+}
+
+TEST(Preset, AnUnknownNameIsAnsweredWithTheKnownOnes) {
+  try {
+    find_preset("gpt5");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("tiny, gpt2-124m, llama-1b, llama-8b"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::shape

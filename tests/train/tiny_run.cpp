@@ -1,0 +1,207 @@
+#include "tests/train/tiny_run.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+
+namespace sluice::train {
+namespace {
+
+namespace fs = std::filesystem;
+using executor::OpContext;
+using schedule::OpId;
+
+std::uint64_t fnv1a(std::uint64_t hash, const std::byte* data, Bytes n) {
+  for (Bytes i = 0; i < n; ++i) {
+    hash = (hash ^ static_cast<std::uint64_t>(data[i])) * 0x100000001b3ULL;
+  }
+  return hash;
+}
+
+/// Stands between the driver and the conductor: delays, poison, a spoiled gradient, hashes.
+class Observer : public executor::Handler {
+ public:
+  Observer(executor::Handler& inner, const memory::SlotMemory& memory, const Disturbance& d)
+      : inner_(inner), memory_(memory), disturbance_(d), random_(d.delay_seed) {}
+
+  Ticket start(const OpContext& context) override {
+    delay();
+    if (schedule::id_of(context.op) == OpId::kSave) hash(context);
+    Ticket ticket = inner_.start(context);
+    if (spoils(context)) {
+      ticket.wait();
+      const float infinity = std::numeric_limits<float>::infinity();
+      std::memcpy(address(context, context.op.writes[1], memory_), &infinity, sizeof infinity);
+    }
+    delay();
+    return ticket;
+  }
+
+  void freed(const prefetch::Freed& f) override {
+    if (memory_.pools()[f.pool].tier == prefetch::Tier::kNvme) return;
+    std::memset(memory_.address(f.pool, f.slot), 0xff, memory_.pools()[f.pool].slot);
+  }
+
+  std::uint64_t state() const {
+    std::uint64_t all = 0xcbf29ce484222325ULL;
+    for (const auto& [where, h] : hashes_) {
+      all = fnv1a(all, reinterpret_cast<const std::byte*>(&h), sizeof h);
+    }
+    return all;
+  }
+
+ private:
+  bool spoils(const OpContext& context) const {
+    const Tag tag = Tag::unpack(context.tag);
+    return schedule::id_of(context.op) == OpId::kLayerBackward && tag.kind == Tag::Kind::kStep &&
+           tag.step == disturbance_.spoiled_step && context.op.where.micro_batch == 0 &&
+           context.op.where.segment == 3;
+  }
+
+  void hash(const OpContext& context) {
+    const prefetch::BufferId id = context.op.reads[0];
+    const std::uint64_t h =
+        fnv1a(0xcbf29ce484222325ULL, address(context, id, memory_), context.program.info(id).bytes);
+    const std::lock_guard lock(mutex_);
+    hashes_[{context.op.where.segment, context.op.where.chunk}] = h;
+  }
+
+  void delay() {
+    if (disturbance_.delay_seed == 0) return;
+    int us = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      us = std::uniform_int_distribution(-300, 300)(random_);
+    }
+    if (us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
+  }
+
+  executor::Handler& inner_;
+  const memory::SlotMemory& memory_;
+  Disturbance disturbance_;
+  std::mutex mutex_;
+  std::mt19937_64 random_;
+  std::map<std::pair<int, int>, std::uint64_t> hashes_;
+};
+
+}  // namespace
+
+TempFolder::TempFolder() {
+  std::string name = (fs::temp_directory_path() / "sluice-test-XXXXXX").string();
+  path_ = ::mkdtemp(name.data());
+}
+
+TempFolder::~TempFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+void write_tokens(const std::string& path, std::size_t count, std::uint16_t vocab) {
+  std::mt19937_64 random(7);
+  std::vector<std::uint16_t> tokens(count);
+  for (auto& t : tokens) t = static_cast<std::uint16_t>(random() % vocab);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(tokens.data()),
+             static_cast<std::streamsize>(tokens.size() * sizeof(std::uint16_t)));
+}
+
+shape::Decoder tiny_gpt() {
+  shape::Decoder d;
+  d.family = "gpt2";
+  d.vocab = 211;
+  d.hidden = 42;
+  d.layers = 5;
+  d.heads = d.kv_heads = 3;
+  d.head_dim = 14;
+  d.intermediate = 67;
+  d.max_positions = 17;
+  d.norm = shape::Norm::kLayer;
+  d.positions = shape::Positions::kLearned;
+  d.mlp = shape::Mlp::kPlain;
+  d.activation = shape::Activation::kGeluTanh;
+  d.qkv_bias = d.attention_out_bias = d.mlp_bias = true;
+  d.fused_qkv = true;
+  d.linear = shape::LinearLayout::kInOut;
+  d.tied_embeddings = true;
+  return d;
+}
+
+shape::Decoder tiny_llama() {
+  shape::Decoder d;
+  d.family = "llama";
+  d.vocab = 211;
+  d.hidden = 42;
+  d.layers = 4;
+  d.heads = 3;
+  d.kv_heads = 1;
+  d.head_dim = 14;
+  d.intermediate = 67;
+  d.max_positions = 64;
+  return d;
+}
+
+Job tiny_job(const TempFolder& folder, const shape::Decoder& decoder) {
+  Job job;
+  job.decoder = decoder;
+  job.data.train = {folder / "tokens.bin"};
+  job.data.seq_len = 13;
+  if (!fs::exists(folder / "tokens.bin")) {
+    write_tokens(folder / "tokens.bin", 2000, static_cast<std::uint16_t>(decoder.vocab));
+  }
+  job.train.steps = 5;
+  job.train.train_micro_batch_size_per_gpu = 2;
+  job.train.gradient_accumulation_steps = 1;
+  job.train.train_batch_size = 2;
+  job.optimizer.lr = 1e-2;
+  job.scheduler.warmup_steps = std::int64_t{2};
+  job.homes.offload_param = schedule::ParamHome::kCpu;
+  job.homes.offload_gradient = schedule::GradientHome::kCpu;
+  job.homes.sub_group_size = 48_KiB;
+  job.compute = job.final_dtype = DType::kF32;
+  job.compute_threads = 2;
+  job.loss_chunk = 100;
+  job.tiers.gpu.limit = 1_GiB;
+  job.tiers.gpu.unified = memory::Unified::kFalse;
+  job.tiers.cpu.limit = 1_GiB;
+  job.tiers.nvme.allow_ram_path = true;
+  job.cpu_adam.threads = 1;
+  job.cpu_adam.stores = cpu_adam::Stores::kCached;
+  job.folder = folder / "run";
+  return job;
+}
+
+Fingerprint run(Job job, const Disturbance& disturbance) {
+  Fingerprint print;
+  job.on_step = [&](const data::StepRecord& r) {
+    print.losses.push_back(r.loss);
+    print.norms.push_back(r.gnorm);
+    print.clipped.push_back(r.clip < 1.0);
+    print.skipped.push_back(r.skipped);
+  };
+  job.hooks.wrap_handler = [&](executor::Handler& inner, const memory::SlotMemory& memory) {
+    // Session owns the observer; its destructor hands over what it saw.
+    struct Reporting : Observer {
+      Reporting(executor::Handler& i, const memory::SlotMemory& m, const Disturbance& d,
+                std::uint64_t& out)
+          : Observer(i, m, d), out_(out) {}
+      ~Reporting() override { out_ = state(); }
+      std::uint64_t& out_;
+    };
+    return std::make_unique<Reporting>(inner, memory, disturbance, print.state);
+  };
+  std::error_code ignored;
+  fs::remove_all(job.folder, ignored);
+  fs::create_directories(job.folder);
+  Session(job).run();
+  return print;
+}
+
+}  // namespace sluice::train

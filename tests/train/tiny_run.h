@@ -1,0 +1,55 @@
+/// A run of a tiny model in a temporary folder, looked at from inside: what the end-to-end tests
+/// share.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/train/session.h"
+
+namespace sluice::train {
+
+/// A folder that goes away with the test.
+class TempFolder {
+ public:
+  TempFolder();
+  ~TempFolder();
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Raw uint16 tokens below `vocab`, from a fixed generator.
+void write_tokens(const std::string& path, std::size_t count, std::uint16_t vocab);
+
+/// Sizes that are no multiple of anything.
+shape::Decoder tiny_gpt();    ///< layer norm, learned positions, biases, tied embeddings
+shape::Decoder tiny_llama();  ///< RMS norm, rotary, grouped-query attention, gated MLP, untied
+
+/// Five steps of two sequences of 13 tokens; fp32, everything on the host, copies forced, 48 KiB of
+/// state per chunk. `folder` holds the tokens and the run.
+Job tiny_job(const TempFolder& folder, const shape::Decoder& decoder);
+
+/// Everything that two runs with the same numbers must agree on, bit for bit.
+struct Fingerprint {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<bool> clipped, skipped;
+  std::uint64_t state = 0;  ///< hash of master, m and v of every chunk, in order
+  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+};
+
+struct Disturbance {
+  std::int64_t spoiled_step = -1;  ///< this step gets an infinite gradient (steps count from 0)
+  std::uint64_t delay_seed = 0;    ///< random delays before and after ops; 0 = none
+};
+
+/// Runs the job. Slots that the driver frees are filled with NaN.
+Fingerprint run(Job job, const Disturbance& disturbance = {});
+
+}  // namespace sluice::train
