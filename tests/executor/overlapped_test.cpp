@@ -82,9 +82,10 @@ TEST_F(Overlapped, DifferentLanesRunAtOnceAndTheNextProgramBesideThisOne) {
 
 TEST_F(Overlapped, AStreamIsGivenTheNextOpBeforeTheLastOneIsDone) {
   TicketSource first;
+  const Ticket work = first.ticket();
   std::atomic<bool> finished_by_second{false};
   handler_.on_start = [&](const OpContext& context) {
-    if (context.ref.index == 0) return first.ticket();
+    if (context.ref.index == 0) return work;
     EXPECT_TRUE(context.stream_waits.empty());  // the same stream keeps its own order
     finished_by_second = true;
     first.finish();
@@ -98,9 +99,10 @@ TEST_F(Overlapped, AStreamIsGivenTheNextOpBeforeTheLastOneIsDone) {
 
 TEST_F(Overlapped, AStreamIsToldWhichOpsOfOtherStreamsToWaitFor) {
   TicketSource first;
+  const Ticket work = first.ticket();
   std::vector<OpRef> waits;
   handler_.on_start = [&](const OpContext& context) {
-    if (context.ref.index == 0) return first.ticket();
+    if (context.ref.index == 0) return work;
     waits.assign(context.stream_waits.begin(), context.stream_waits.end());
     first.finish();
     return Ticket{};
@@ -136,8 +138,9 @@ TEST_F(Overlapped, AHostLaneWaitsUntilTheStreamHasDoneTheWork) {
 
 TEST_F(Overlapped, WaitReturnsWhileNewerProgramsRun) {
   TicketSource second;
+  const Ticket work = second.ticket();
   handler_.on_start = [&](const OpContext& context) {
-    return context.ref.instance == 1 ? second.ticket() : Ticket{};
+    return context.ref.instance == 1 ? work : Ticket{};
   };
   const auto run = overlapped(machine_, handler_);
   run->append(program({{kWide, {}, {}}}), 10);
@@ -151,13 +154,14 @@ TEST_F(Overlapped, WaitReturnsWhileNewerProgramsRun) {
 
 TEST_F(Overlapped, AnErrorIsRethrownOnlyWhenEverythingInFlightHasEnded) {
   TicketSource slow;
+  const Ticket work = slow.ticket();
   std::atomic<bool> ended{false};
   std::latch slow_has_started(1);
   std::jthread device;
   handler_.on_start = [&](const OpContext& context) -> Ticket {
     if (context.op.lane == kStream) {
       slow_has_started.count_down();
-      return slow.ticket();
+      return work;
     }
     slow_has_started.wait();
     device = std::jthread([&] {

@@ -19,8 +19,8 @@ using ::testing::UnorderedElementsAreArray;
 constexpr std::int64_t kBatch = 3, kSeq = 37;
 
 // An op is held to the 2-norm of its error. fp32: some tens of roundings of 6e-8, growing with the
-// square root of the length of a sum (up to 211 terms here): 3e-6 is a few times what is seen.
-// bf16: each of some ten roundings on the way adds up to 2^-9 = 2e-3.
+// square root of the length of a sum (up to 211 terms here); 9e-7 is the most that is seen. bf16:
+// some ten roundings of up to 4e-3 on the way; 1.1e-2 is seen.
 double bound(at::ScalarType dtype) {
   return dtype == at::kFloat ? 3e-6 : 2e-2;
 }
