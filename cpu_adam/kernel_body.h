@@ -63,7 +63,7 @@ struct Memory {
   static void store_some(T* p, F x, std::size_t n) {
     T padded[S::kLanes];
     S::store(padded, x);
-    for (std::size_t i = 0; i < S::kLanes; ++i) p[i] = padded[i];
+    for (std::size_t i = 0; i < n; ++i) p[i] = padded[i];
   }
   static void store_some(Nowhere*, F, std::size_t) {}
 

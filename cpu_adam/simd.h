@@ -31,7 +31,8 @@ struct Batch {
   static F sqrt(F x) { return xsimd::sqrt(x); }
 
   // Each lane's bf16 in its low half, the sign spread over the upper one. Integer rounding as in
-  // base/dtype.h; the AVX512_BF16 instruction is no good here: it flushes subnormals.
+  // base/dtype.h; the AVX512_BF16 instruction is no good here: it flushes subnormals. And isnan,
+  // for xsimd 8.1 says x != x is false for NaN on AVX.
   static I round_bf16(F x) {
     const I u = xsimd::bitwise_cast<I>(x);
     const I even = (u >> 16) & I(1);
