@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# scripts/install.sh build|lint ... - installs what is missing, and nothing that is there.
+# scripts/install.sh build|lint|reference ... - installs what is missing, and nothing that is there.
 #
-#   build   the compiler and libraries (apt), and LibTorch into .deps/libtorch
-#   lint    the tools of scripts/lint and .ci/run (apt)
+#   build      the compiler and libraries (apt), and LibTorch into .deps/libtorch
+#   lint       the tools of scripts/lint and .ci/run (apt)
+#   reference  PyTorch for tests/reference (apt; the product does not need it)
 #
 # Debian 12 or Ubuntu 24.04, as root or with passwordless sudo; without either it prints the command
 # for an administrator. Exit code 3: this machine lacks something that cannot be installed.
@@ -23,6 +24,7 @@ build_packages=(
 # One version everywhere: clang-format formats differently from release to release, and clang-tidy
 # knows std::source_location from 15 on.
 lint_packages=(clang-format-14 clang-tidy-16 shellcheck ccache)
+reference_packages=(python3-torch python3-numpy)
 
 say() { echo "sluice: $*" >&2; }
 refuse() {
@@ -99,7 +101,7 @@ install_libtorch() {
   trap - EXIT
 }
 
-(($# > 0)) || refuse "usage: scripts/install.sh build|lint ..."
+(($# > 0)) || refuse "usage: scripts/install.sh build|lint|reference ..."
 for what in "$@"; do
   case $what in
     build)
@@ -111,6 +113,7 @@ for what in "$@"; do
         /etc/os-release >.deps/installed.new && mv .deps/installed.new .deps/installed)
       ;;
     lint) install_packages "${lint_packages[@]}" ;;
-    *) refuse "scripts/install.sh knows build and lint, not '$what'" ;;
+    reference) install_packages "${reference_packages[@]}" ;;
+    *) refuse "scripts/install.sh knows build, lint and reference, not '$what'" ;;
   esac
 done

@@ -93,6 +93,17 @@ TEST(Writer, TakesPiecesOfAnySizeInAnyOrder) {
   }));
 }
 
+TEST(Writer, ConvertsTensorsLargerThanItsBuffer) {
+  const Scratch scratch;
+  shape::Decoder d = small_model("gpt2").decoder;
+  d.vocab = 11000;  // 264,000 elements in the embedding
+  const shape::Model model = shape::make_model(d);
+  Writer writer(model, DType::kBf16, scratch / "final");
+  write_all(writer, model);
+  writer.finish();
+  expect_weights(scratch / "final", model, DType::kBf16);
+}
+
 TEST(Writer, SplitsLargeModelsIntoFilesWithAnIndex) {
   const Scratch scratch;
   const shape::Model model = small_model("llama");

@@ -15,9 +15,13 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
-import torch
-import torch.nn.functional as F
+try:
+    import numpy as np
+    import torch
+    import torch.nn.functional as F
+except ImportError as missing:
+    print(f"skipped: {missing}; scripts/install.sh reference installs it")
+    sys.exit(77)
 
 STEPS, BATCH, ACCUMULATION, SEQ = 20, 3, 2, 48
 LR, BETAS, EPS, DECAY, CLIP = 3e-3, (0.9, 0.95), 1e-8, 0.1, 0.5
