@@ -5,7 +5,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 
 #include "engine/checkpoint/safetensors.h"
 #include "engine/executor/driver.h"
@@ -21,19 +20,17 @@ class Conductor : public executor::Handler {
   /// All must outlive this. `compute` is the stream that measured the workspace: LibTorch keeps its
   /// thread settings per thread.
   Conductor(const schedule::Setup& setup, const memory::SlotMemory& memory, HostOps& host,
-            ComputeOps& compute_ops, gpu::Stream& compute)
+            ComputeOps& compute_ops, gpu::Stream& compute, checkpoint::Writer& writer)
       : setup_(setup),
         memory_(memory),
         host_(host),
         compute_ops_(compute_ops),
         compute_(compute),
+        writer_(writer),
         h2d_("h2d"),
         d2h_("d2h") {}
 
   Ticket start(const executor::OpContext& context) override;
-
-  /// Where the final program's ops write; set before it is appended.
-  void save_to(checkpoint::Writer* writer) { writer_ = writer; }
 
   /// Bytes read from and written to nvme since the start.
   Bytes nvme_read() const { return nvme_read_.load(std::memory_order_relaxed); }
@@ -50,9 +47,9 @@ class Conductor : public executor::Handler {
   HostOps& host_;
   ComputeOps& compute_ops_;
   gpu::Stream& compute_;
-  gpu::Stream h2d_;  // towards the device
-  gpu::Stream d2h_;  // back; apart, because the link carries both ways at once
-  checkpoint::Writer* writer_ = nullptr;
+  checkpoint::Writer& writer_;  // of the final program's ops
+  gpu::Stream h2d_;             // towards the device
+  gpu::Stream d2h_;             // back; apart, because the link carries both ways at once
   std::atomic<Bytes> nvme_read_{0};
   std::atomic<Bytes> nvme_written_{0};
 };

@@ -26,7 +26,9 @@ struct Session::Machine {
         workspace(workspace_span(s), s.setup_.workspace - round_up(s.workspace_.main, kAlignment)),
         host(s.setup_, rules, batches, optimizer),
         compute(s.setup_, s.numbers_, workspace),
-        conductor(s.setup_, memory, host, compute, s.compute_) {
+        writer(s.setup_.model, s.job_.final_dtype,
+               (std::filesystem::path(s.job_.folder) / "final").string()),
+        conductor(s.setup_, memory, host, compute, s.compute_, writer) {
     handler = &conductor;
     if (s.job_.hooks.wrap_handler) {
       wrapped = s.job_.hooks.wrap_handler(conductor, memory);
@@ -66,6 +68,7 @@ struct Session::Machine {
   tensor::Workspace workspace;
   HostOps host;
   ComputeOps compute;
+  checkpoint::Writer writer;  // claims its space before step 1
   Conductor conductor;
   std::unique_ptr<executor::Handler> wrapped;
   executor::Handler* handler = nullptr;
@@ -158,12 +161,9 @@ class Session::Loop {
   }
 
   void save() {
-    checkpoint::Writer writer(s_.setup_.model, s_.job_.final_dtype,
-                              (std::filesystem::path(s_.job_.folder) / "final").string());
-    m_.conductor.save_to(&writer);
     m_.driver->append(s_.plan_.programs.final, Tag{}.pack());
     settle(0);
-    writer.finish();
+    m_.writer.finish();
   }
 
   Session& s_;
@@ -178,7 +178,13 @@ class Session::Loop {
 void Session::run() {
   Machine machine(*this);
   log::info(machine.ledger.table());
+  if (machine.store) log::info(machine.store->describe());
   Loop(*this, machine).run();
+  const Bytes spilled = machine.workspace.peak().spilled;
+  if (spilled > 0) {
+    log::warning(fmt::format("LibTorch's workers took {} beyond the workspace, counted in no tier",
+                             format_bytes(spilled)));
+  }
 }
 
 }  // namespace sluice::train

@@ -119,12 +119,14 @@ std::int64_t Session::evaluation_samples() const {
 }
 
 std::string Session::report() const {
+  std::size_t chunks = 0;
+  for (const auto& segment : setup_.chunks) chunks += segment.size();
   return fmt::format(
-      "model: {} parameters, {} segments, {} chunks of the optimizer\n"
+      "model: {} parameters in {} segments, {} chunks of the optimizer\n"
       "step: {} x {} sequences of {} tokens, {} in all, {} steps\n"
       "workspace: {} measured, {} for workers\n{}",
-      setup_.model.parameters(), setup_.model.segments.size(), plan_.programs.init->ops().size(),
-      setup_.micro_batches, setup_.micro_batch, setup_.seq_len, setup_.tokens_per_step(), steps_,
+      setup_.model.parameters(), setup_.model.segments.size(), chunks, setup_.micro_batches,
+      setup_.micro_batch, setup_.seq_len, setup_.tokens_per_step(), steps_,
       format_bytes(workspace_.main), format_bytes(side_arena(workspace_)), plan::report(plan_));
 }
 
