@@ -294,8 +294,8 @@ std::unique_ptr<IoQueue> make_uring_queue(const Options& options,
 }
 
 std::string why_no_uring(int error, int disabled) {
-  const std::string what = fmt::format("io_uring is not available: {} (errno {})",
-                                       std::generic_category().message(error), error);
+  std::string what = fmt::format("io_uring is not available: {} (errno {})",
+                                 std::generic_category().message(error), error);
   if (error == EPERM && disabled != 0) {
     return fmt::format(
         "{}: kernel.io_uring_disabled is {}; `sysctl -w kernel.io_uring_disabled=0` "

@@ -181,7 +181,7 @@ ValuePtr parse(std::string_view text, const std::string& file) {
   try {
     YAML::Parser parser(in);
     parser.HandleNextDocument(builder);
-    const ValuePtr root = builder.root();
+    ValuePtr root = builder.root();
     Builder rest(file);
     if (parser.HandleNextDocument(rest)) fail(file, "holds more than one document; keep one");
     return root;
@@ -193,8 +193,7 @@ ValuePtr parse(std::string_view text, const std::string& file) {
 /// An override's value. Only what begins like YAML is read as YAML, so that *.txt needs no quotes.
 ValuePtr override_value(const std::string& text, const std::string& where) {
   if (text.find_first_of("[{\"'") == 0) {
-    const ValuePtr value = parse(text, where);
-    return value;
+    return parse(text, where);
   }
   Value v;
   v.kind = text == "null" || text == "~" ? Value::Kind::kNull : Value::Kind::kPlain;

@@ -62,7 +62,7 @@ std::string to_json(const StepRecord& record) {
 }
 
 MetricsFile::MetricsFile(const std::string& path, std::int64_t done)
-    : file_(path, O_RDWR | O_CREAT | O_APPEND), bytes_(0) {
+    : file_(path, O_RDWR | O_CREAT | O_APPEND) {
   const std::string before = content(file_);
   bytes_ = bytes_to_keep(before, done, path);
   if (bytes_ < before.size()) file_.truncate(bytes_);

@@ -53,7 +53,7 @@ class MetricsFile {
 
  private:
   Descriptor file_;
-  std::uint64_t bytes_;
+  std::uint64_t bytes_ = 0;
 };
 
 /// The mean of recent step times: each step weighs 0.9 of the one after it.

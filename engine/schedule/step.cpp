@@ -78,7 +78,7 @@ class Step : public ProgramWriter {
   }
 
   /// A compute op that writes the gradients of its block's segments, and where they go from there.
-  void backward(OpId id, int b, int mb, const Buffers& reads, Buffers writes) {
+  void backward(OpId id, int b, int mb, const Buffers& reads, const Buffers& writes) {
     Buffers contributions;
     for (const int s : block(b).segments) contributions.push_back(contribution(s));
     // One forward (the head's own, a layer's recomputation) and a backward of twice its size.

@@ -1,0 +1,326 @@
+/// What a run does when the drive, the disk or the numbers fail under it: it ends with an error
+/// that says what and where, and leaves no final weights behind.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "tests/support/faulty_queue.h"
+#include "tests/train/tiny_run.h"
+
+namespace sluice::train {
+namespace {
+
+namespace fs = std::filesystem;
+using schedule::OpId;
+using test::FaultCounts;
+using test::Faults;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// How a run ended: no code when it went well.
+struct Ending {
+  std::optional<Errc> code;
+  std::string message;
+};
+
+template <class Work>
+Ending ending_of(const Work& work) {
+  try {
+    work();
+    return {};
+  } catch (const Error& e) {
+    return {e.code, e.what()};
+  }
+}
+
+std::vector<std::string> entries_of(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+  return names;
+}
+
+/// Neither weights nor the folder they were being written to, nor anything in the nvme tier's.
+void expect_nothing_left(const Job& job) {
+  for (const std::string& name : entries_of(job.folder)) EXPECT_EQ(name, "nvme");
+  const fs::path nvme = fs::path(job.folder) / "nvme";
+  if (fs::exists(nvme)) EXPECT_THAT(entries_of(nvme), testing::IsEmpty());
+}
+
+/// Two steps whose optimizer state is on "nvme".
+Job nvme_job(const TempFolder& folder, Execution execution) {
+  Job job = tiny_job(folder, tiny_gpt());
+  job.train.steps = 2;
+  job.homes.offload_optimizer = schedule::OptimizerHome::kNvme;
+  job.execution = execution;
+  return job;
+}
+
+/// Puts the faults between the store and the kernel; what was injected is known after the run.
+std::shared_ptr<std::shared_ptr<const test::FaultySeam>> inject(Job& job, const Faults& faults) {
+  auto seam = std::make_shared<std::shared_ptr<const test::FaultySeam>>();
+  job.hooks.wrap_queue = [=, aio = job.aio](std::unique_ptr<nvme::IoQueue>) {
+    auto queue = std::make_unique<test::FaultyQueue>(aio, faults);
+    *seam = queue->seam();
+    return queue;
+  };
+  return seam;
+}
+
+class DriveFaults : public testing::TestWithParam<Execution> {
+ protected:
+  Job job() const { return nvme_job(folder_, GetParam()); }
+
+  /// Requests of an undisturbed run: `chunks` writes of the initial state, then steps, then
+  /// `chunks` reads for the final weights.
+  void count_requests() {
+    Job quiet = job();
+    const Session session(quiet);
+    for (const auto& op : session.plan().programs.final->ops()) {
+      chunks_ += schedule::id_of(op) == OpId::kReadState;
+    }
+    const auto seam = inject(quiet, {});
+    run(quiet);
+    requests_ = (*seam)->counts().requests;
+    ASSERT_GT(chunks_, 1U);
+    ASSERT_EQ(requests_, chunks_ * (1 + 2 * 2 + 1));
+  }
+
+  Ending run_with(const Faults& faults) {
+    Job disturbed = job();
+    const auto seam = inject(disturbed, faults);
+    const Ending ending = ending_of([&] { run(disturbed); });
+    EXPECT_GT((*seam)->counts().failures, 0U);
+    expect_nothing_left(disturbed);
+    return ending;
+  }
+
+  TempFolder folder_;
+  std::uint64_t chunks_ = 0;
+  std::uint64_t requests_ = 0;
+};
+
+TEST_P(DriveFaults, AFailedRequestEndsTheRunWithErrnoFileAndOffset) {
+  count_requests();
+  for (const std::uint64_t n : {std::uint64_t{0}, chunks_ - 1, chunks_, requests_ / 2,
+                                requests_ - chunks_, requests_ - 1}) {
+    SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
+    const Ending ending = run_with({.fail_request = n});
+    EXPECT_EQ(ending.code, Errc::kIo);
+    EXPECT_THAT(ending.message, AllOf(HasSubstr("errno 5"), HasSubstr(folder_ / "run/nvme/sluice-"),
+                                      HasSubstr("at offset "), HasSubstr("bytes")));
+  }
+}
+
+TEST_P(DriveFaults, AFullDiskUnderTheStateIsNamed) {
+  count_requests();
+  const Ending ending = run_with({.fail_request = 0, .fail_errno = ENOSPC});
+  EXPECT_EQ(ending.code, Errc::kIo);
+  EXPECT_THAT(ending.message, AllOf(HasSubstr("errno 28"), HasSubstr("is full")));
+}
+
+/// Reads for certain: the first request of the first step, and all of the final program.
+TEST_P(DriveFaults, AFileThatEndsTooEarlyEndsTheRun) {
+  count_requests();
+  std::vector<std::uint64_t> reads = {chunks_, requests_ - chunks_, requests_ - 1};
+  // Op by op, every other request of a step is a read.
+  if (GetParam() == Execution::kSerial) reads.push_back(chunks_ + 2 * (chunks_ / 2 + chunks_));
+  for (const std::uint64_t n : reads) {
+    SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
+    const Ending ending = run_with({.end_request = n});
+    EXPECT_EQ(ending.code, Errc::kIo);
+    EXPECT_THAT(ending.message, AllOf(HasSubstr("the file ends here"), HasSubstr("at offset "),
+                                      HasSubstr(folder_ / "run/nvme/sluice-")));
+  }
+}
+
+TEST_P(DriveFaults, ShortInterruptedAndLateTransfersDoNotShow) {
+  const Fingerprint expected = run(job());
+  Job disturbed = job();
+  const auto seam = inject(disturbed, {.seed = 5,
+                                       .short_transfers = 0.5,
+                                       .interrupts = 0.2,
+                                       .reorder = 3,
+                                       .delay = std::chrono::microseconds(200)});
+  EXPECT_EQ(run(disturbed), expected);
+  const FaultCounts counts = (*seam)->counts();
+  EXPECT_GT(counts.shorts, 20U);
+  EXPECT_GT(counts.interrupts, 20U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Drivers, DriveFaults,
+                         testing::Values(Execution::kSerial, Execution::kOverlapped),
+                         [](const auto& info) {
+                           return info.param == Execution::kSerial ? "Serial" : "Overlapped";
+                         });
+
+/// Which op of which kind fails, and how: thrown by start(), or by the ticket.
+struct Trap {
+  enum class How : std::uint8_t { kThrow, kTicket } how = How::kThrow;
+  std::optional<OpId> kind;
+  int occurrence = 0;
+};
+
+class TrappedHandler : public executor::Handler {
+ public:
+  using Counts = std::map<OpId, int>;
+  TrappedHandler(executor::Handler& inner, const Trap& trap, Counts& started)
+      : inner_(inner), trap_(trap), started_(started) {}
+
+  Ticket start(const executor::OpContext& context) override {
+    const OpId id = schedule::id_of(context.op);
+    {
+      const std::lock_guard lock(mutex_);
+      const int number = started_[id]++;
+      if (trap_.kind != id || trap_.occurrence != number) return inner_.start(context);
+    }
+    const Error error(Errc::kDevice, "the trap");
+    if (trap_.how == Trap::How::kThrow) throw Error(error);
+    TicketSource source;
+    const Ticket ticket = source.ticket();
+    source.fail(std::make_exception_ptr(error));
+    return ticket;
+  }
+  void freed(const prefetch::Freed& slot) override { inner_.freed(slot); }
+
+ private:
+  executor::Handler& inner_;
+  const Trap trap_;
+  std::mutex mutex_;
+  Counts& started_;
+};
+
+Ending run_into(Job job, const Trap& trap, TrappedHandler::Counts& started) {
+  job.hooks.wrap_handler = [&](executor::Handler& inner, const memory::SlotMemory&) {
+    return std::make_unique<TrappedHandler>(inner, trap, started);
+  };
+  fs::remove_all(job.folder);
+  fs::create_directories(job.folder);
+  return ending_of([&] { Session(job).run(); });
+}
+
+class OpFaults : public testing::TestWithParam<Execution> {};
+
+TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
+  const TempFolder folder;
+  Job job = nvme_job(folder, GetParam());
+  job.train.gradient_accumulation_steps = 2;  // so that there is something to accumulate
+  job.train.train_batch_size = 4;
+  job.data.valid = job.data.train;
+  job.eval = {.every = 1, .batches = 1};
+  TrappedHandler::Counts ops;
+  ASSERT_EQ(run_into(job, {}, ops).code, std::nullopt);
+  ASSERT_EQ(ops.size(), static_cast<std::size_t>(OpId::kCount));
+
+  std::mt19937 random(11);
+  for (const auto& [kind, count] : ops) {
+    for (const Trap::How how : {Trap::How::kThrow, Trap::How::kTicket}) {
+      const int occurrence = std::uniform_int_distribution(0, count - 1)(random);
+      SCOPED_TRACE(testing::Message()
+                   << schedule::kind_of(kind).name << " number " << occurrence << " of " << count
+                   << (how == Trap::How::kThrow ? ", thrown" : ", by ticket"));
+      TrappedHandler::Counts ignored;
+      const Ending ending = run_into(job, {how, kind, occurrence}, ignored);
+      EXPECT_EQ(ending.code, Errc::kDevice);
+      EXPECT_EQ(ending.message, "the trap");
+      expect_nothing_left(job);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Drivers, OpFaults,
+                         testing::Values(Execution::kSerial, Execution::kOverlapped),
+                         [](const auto& info) {
+                           return info.param == Execution::kSerial ? "Serial" : "Overlapped";
+                         });
+
+/// From its first update on, this run has only infinite losses.
+Job exploding_job(const TempFolder& folder) {
+  Job job = tiny_job(folder, tiny_llama());
+  job.optimizer.lr = 1e30;
+  return job;
+}
+
+TEST(NonFinite, StopEndsTheRunAtTheFirstBadStep) {
+  const TempFolder folder;
+  Job job = exploding_job(folder);
+  job.train.on_nonfinite = OnNonFinite::kStop;
+  const Ending ending = ending_of([&] { run(job); });
+  EXPECT_EQ(ending.code, Errc::kNonFinite);
+  EXPECT_THAT(ending.message, AllOf(HasSubstr("step 2"), HasSubstr("train.on_nonfinite is stop"),
+                                    HasSubstr("optimizer.lr")));
+  expect_nothing_left(job);
+}
+
+TEST(NonFinite, TooManySkipsInARowEndTheRun) {
+  const TempFolder folder;
+  Job job = exploding_job(folder);
+  job.train.max_skips = 2;
+  const Ending ending = ending_of([&] { run(job); });
+  EXPECT_EQ(ending.code, Errc::kNonFinite);
+  EXPECT_THAT(ending.message,
+              AllOf(HasSubstr("skipped steps in a row"), HasSubstr("train.max_skips is 2")));
+  expect_nothing_left(job);
+}
+
+TEST(NonFinite, SkipsBelowTheLimitLetTheRunFinish) {
+  const TempFolder folder;
+  Job job = exploding_job(folder);
+  job.train.max_skips = 10;
+  const Fingerprint print = run(job);
+  EXPECT_EQ(print.skipped, (std::vector{false, true, true, true, true}));
+  EXPECT_TRUE(fs::exists(fs::path(job.folder) / "final" / "model.safetensors"));
+}
+
+/// No file of this process may grow beyond `bytes`, until the end of the scope.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit now{bytes, old_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &now);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, before_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  void (*before_)(int);
+  rlimit old_{};
+};
+
+/// Only the files of final/ are written after the last step.
+TEST(FinalWeights, AFileThatCannotGrowLeavesNoFinalFolder) {
+  const TempFolder folder;
+  for (const rlim_t room : {rlim_t{0}, rlim_t{100 << 10}}) {
+    std::optional<FileSizeLimit> limit;
+    Job job = nvme_job(folder, Execution::kOverlapped);
+    job.on_step = [&](const data::StepRecord& record) {
+      if (record.step == record.steps) limit.emplace(room);
+    };
+    fs::create_directories(job.folder);
+    const Ending ending = ending_of([&] { Session(job).run(); });
+    ASSERT_TRUE(limit);
+    limit.reset();
+    EXPECT_EQ(ending.code, Errc::kIo);
+    EXPECT_THAT(ending.message, AllOf(HasSubstr("model.safetensors"), HasSubstr("File too large")));
+    expect_nothing_left(job);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::train
