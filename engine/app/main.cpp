@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,11 @@ int main(int argc, char** argv) {
   } catch (const sluice::Error& e) {
     sluice::log::error(e.what());
     return sluice::exit_code(e.code);
+  } catch (const std::bad_alloc&) {
+    sluice::log::error(
+        "this machine has no memory left for the run; lower tiers.cpu.limit, "
+        "train.train_micro_batch_size_per_gpu or data.seq_len, or use a smaller model");
+    return sluice::exit_code(sluice::Errc::kEnv);
   } catch (const std::exception& e) {
     sluice::log::error(e.what());
     return 1;

@@ -81,13 +81,16 @@ Session::Session(const Job& job)
                fmt::format("data.seq_len is {}, the model has {} learned positions: lower seq_len",
                            setup_.seq_len, setup_.model.decoder.max_positions));
   numbers_ = choose_numbers(job_, setup_);
-  tensor::install_allocator();
-  workspace_ = measure();
-  setup_.workspace = round_up(workspace_.main, kAlignment) + side_arena(workspace_);
   if (job_.tiers.nvme.paths.empty()) {
     job_.tiers.nvme.paths = {(std::filesystem::path(job_.folder) / "nvme").string()};
   }
-  plan_ = plan::make_plan(setup_, memory::resolve_limits(job_.tiers), evaluation_batches());
+  const plan::Limits limits = memory::resolve_limits(job_.tiers);
+  // Measuring takes real memory: what would not fit even without a workspace is refused before.
+  plan::make_plan(setup_, limits, evaluation_batches());
+  tensor::install_allocator();
+  workspace_ = measure();
+  setup_.workspace = round_up(workspace_.main, kAlignment) + side_arena(workspace_);
+  plan_ = plan::make_plan(setup_, limits, evaluation_batches());
 }
 
 Session::~Session() = default;

@@ -238,6 +238,26 @@ TEST(Scoreboard, AWriteWaitsForReadersOfEarlierPrograms) {
   EXPECT_TRUE(board.has_next(1));
 }
 
+TEST(Scoreboard, ForgettingFinishedReadersKeepsThoseInFlight) {
+  auto residents = std::make_shared<Residents>();
+  const BufferId weight = residents->buffer({});
+  residents->seal();
+  Scoreboard board(residents, {}, {kHost, kHost, kHost});
+  Writing first(residents), second(residents), third(residents);
+  first.op(0, {weight}, {});
+  second.op(1, {weight}, {});
+  third.op(0, {weight}, {});
+  third.op(2, {}, {weight});
+  board.append(first.done());
+  board.append(second.done());
+  board.completed(must_start(board, 0));
+  board.append(third.done());  // the first program is gone, the second still reads
+  board.completed(must_start(board, 0));
+  EXPECT_FALSE(board.has_next(2));
+  board.completed(must_start(board, 1));
+  EXPECT_TRUE(board.has_next(2));
+}
+
 TEST(Scoreboard, PersistentsHaveTheirSlotsForTheWholeRun) {
   auto residents = std::make_shared<Residents>();
   const BufferId a = residents->buffer({0, 4_KiB, MemoryTag::kState});
