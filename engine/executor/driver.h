@@ -13,6 +13,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/ticket.h"
+#include "engine/base/trace.h"
 #include "prefetch/scoreboard.h"
 
 namespace sluice::executor {
@@ -64,7 +65,15 @@ struct Machine {
   prefetch::Pools pools;
   prefetch::Lanes lanes;
   prefetch::Derivations derive{};
+  /// Where each op's span goes when it is completed: track = lane, name = op kind, where = place().
+  /// May be null; must outlive the driver.
+  Trace* trace = nullptr;
 };
+
+/// An op in the stream as a span names it: the instance in the upper half, the index in the lower.
+constexpr std::uint64_t place(prefetch::OpRef op) {
+  return (static_cast<std::uint64_t>(op.instance) << 32) | op.index;
+}
 
 /// Thread  append, wait and the destructor: one thread; stop(): any
 class Driver {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -25,6 +26,7 @@ class Overlapped final : public Driver {
  public:
   Overlapped(const Machine& machine, Handler& handler)
       : handler_(handler),
+        trace_(machine.trace),
         board_(machine.residents, machine.pools, machine.lanes, machine.derive),
         lanes_(machine.lanes.size()) {
     try {
@@ -68,6 +70,7 @@ class Overlapped final : public Driver {
   /// An op whose handler has been called.
   struct Started {
     OpRef op;
+    Nanos begin;
     Ticket ticket;
     std::exception_ptr error;
     std::exception_ptr wait() const { return error ? error : ticket.wait_error(); }
@@ -78,6 +81,7 @@ class Overlapped final : public Driver {
     BusyTime busy;
     std::condition_variable arrived;  // the completer of a fifo lane waits here
     std::deque<Started> enqueued;
+    Nanos last_end = 0;  // of the lane's latest completed op
   };
 
   void open(LaneId lane) {
@@ -111,9 +115,10 @@ class Overlapped final : public Driver {
     name_this_thread(board_.lanes()[lane].name);
     std::unique_lock lock(mutex_);
     while (const auto op = take(lane, lock)) {
-      std::exception_ptr error = start(*op, lock).wait();
+      const Started started = start(*op, lock);
+      std::exception_ptr error = started.wait();
       lock.lock();
-      complete(*op, std::move(error));
+      complete(*op, started.begin, std::move(error));
     }
   }
 
@@ -142,7 +147,9 @@ class Overlapped final : public Driver {
       lock.unlock();
       std::exception_ptr error = started.wait();
       lock.lock();
-      complete(started.op, std::move(error));
+      // The stream reached it when it was enqueued, or when the op before it was done.
+      const Nanos begin = std::max(started.begin, own.last_end);
+      complete(started.op, begin, std::move(error));
       call_lanes();
     }
   }
@@ -167,16 +174,19 @@ class Overlapped final : public Driver {
     const std::vector<OpRef> waits = board_.stream_waits(ref);
     const std::uint64_t tag = records_.tag(ref.instance);
     lock.unlock();
+    const Nanos begin = now_ns();
     try {
-      return {ref, handler_.start({ref, program, program.ops()[ref.index], tag, slots, waits}),
-              nullptr};
+      return {ref, begin,
+              handler_.start({ref, program, program.ops()[ref.index], tag, slots, waits}), nullptr};
     } catch (...) {
-      return {ref, {}, std::current_exception()};
+      return {ref, begin, {}, std::current_exception()};
     }
   }
 
-  void complete(OpRef ref, std::exception_ptr error) {
+  void complete(OpRef ref, Nanos begin, std::exception_ptr error) {
     const Nanos now = now_ns();
+    lanes_[board_.op(ref).lane].last_end = now;
+    add_span(trace_, board_, ref, begin, now);
     if (error) fail(std::move(error));
     const auto freed = board_.completed(ref);
     lanes_[board_.op(ref).lane].busy.end(now);
@@ -224,6 +234,7 @@ class Overlapped final : public Driver {
   }
 
   Handler& handler_;
+  Trace* const trace_;
   std::mutex mutex_;  // guards everything below
   prefetch::Scoreboard board_;
   std::vector<Lane> lanes_;

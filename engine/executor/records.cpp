@@ -4,6 +4,13 @@
 
 namespace sluice::executor {
 
+void add_span(Trace* trace, const prefetch::Scoreboard& board, prefetch::OpRef op, Nanos begin,
+              Nanos end) {
+  if (trace == nullptr) return;
+  const prefetch::Op& what = board.op(op);
+  trace->add({what.lane, what.kind.id, place(op), begin, end});
+}
+
 void Records::finish(std::uint32_t instance, Nanos end, std::vector<Nanos> busy) {
   Record& record = kept_[instance - first_];
   record.finished = Finished{instance, record.tag, end, std::move(busy)};

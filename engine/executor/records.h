@@ -32,6 +32,10 @@ class BusyTime {
   Nanos total_ = 0;
 };
 
+/// Adds an op's span, if anyone wants it.
+void add_span(Trace* trace, const prefetch::Scoreboard& board, prefetch::OpRef op, Nanos begin,
+              Nanos end);
+
 /// The programs of the stream that have not been reported yet.
 class Records {
  public:

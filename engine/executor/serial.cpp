@@ -18,6 +18,7 @@ class Serial final : public Driver {
  public:
   Serial(const Machine& machine, Handler& handler)
       : handler_(handler),
+        trace_(machine.trace),
         board_(machine.residents, machine.pools, machine.lanes, machine.derive),
         busy_(machine.lanes.size()) {}
 
@@ -57,11 +58,14 @@ class Serial final : public Driver {
                    fmt::format("{}: '{}' cannot start although all before it is done; was the "
                                "program checked?",
                                board_.program(ref.instance).name(), describe(board_.op(ref))));
-      busy_[lane].begin(now_ns());
+      const Nanos begin = now_ns();
+      busy_[lane].begin(begin);
       std::exception_ptr error = start(ref);
       if (stream) board_.issued(ref);
       const auto freed = board_.completed(ref);
-      busy_[lane].end(now_ns());
+      const Nanos end = now_ns();
+      busy_[lane].end(end);
+      add_span(trace_, board_, ref, begin, end);
       for (const prefetch::Freed& slot : freed) handler_.freed(slot);
       if (error) std::rethrow_exception(error);
     } catch (...) {
@@ -83,6 +87,7 @@ class Serial final : public Driver {
   }
 
   Handler& handler_;
+  Trace* const trace_;
   prefetch::Scoreboard board_;
   std::vector<BusyTime> busy_;
   Records records_;

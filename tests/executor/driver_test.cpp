@@ -205,6 +205,25 @@ TEST_P(DriverConformance, AnErrorInFreedEndsTheRun) {
   EXPECT_EQ(handler_.started().size(), 1U);
 }
 
+TEST_P(DriverConformance, TracesEveryOpOnceOpsThatDependInOrder) {
+  Trace trace(100);
+  machine_.trace = &trace;
+  const auto run = driver();
+  run->append(chain(6), 0);
+  run->append(chain(6), 0);
+  run->wait(0);
+  const std::vector<Span> spans = trace.spans();
+  ASSERT_EQ(spans.size(), 12U);
+  for (std::uint32_t i = 0; i < spans.size(); ++i) {
+    EXPECT_EQ(spans[i].where, place({i / 6, i % 6}));
+    EXPECT_EQ(spans[i].track, i % 2 == 0 ? kHost : kStream);
+    EXPECT_LE(spans[i].begin, spans[i].end);
+    if (i > 0) {
+      EXPECT_GE(spans[i].begin, spans[i - 1].end);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Drivers, DriverConformance, ::testing::Values(&overlapped, &serial),
                          [](const auto& factory) {
                            return factory.param == &serial ? "Serial" : "Overlapped";

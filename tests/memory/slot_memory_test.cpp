@@ -1,0 +1,143 @@
+#include "engine/memory/slot_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "tests/nvme/scratch.h"
+
+namespace sluice::memory {
+namespace {
+
+using prefetch::MemoryTag;
+using prefetch::Tier;
+using test::error_of;
+using test::ScratchFolder;
+using ::testing::HasSubstr;
+
+const prefetch::Pools kPools = {{"gpu param", Tier::kGpu, 8_KiB, 3},
+                                {"cpu grad", Tier::kCpu, 4_KiB, 5},
+                                {"cpu none", Tier::kCpu, 4_KiB, 0},
+                                {"gpu act", Tier::kGpu, 12_KiB, 2},
+                                {"nvme state", Tier::kNvme, 16_KiB, 3}};
+const std::vector<MemoryTag> kTags = {MemoryTag::kParam, MemoryTag::kGradient, MemoryTag::kGradient,
+                                      MemoryTag::kActivation, MemoryTag::kState};
+
+struct Machine {
+  ScratchFolder folder;
+  nvme::Store store{{folder / "drive"}, 48_KiB, {}, nvme::AllowRam::kYes};
+  Ledger ledger{{48_KiB, 20_KiB, 48_KiB}};
+};
+
+struct Range {
+  std::uintptr_t begin, end;
+};
+
+TEST(SlotMemory, SlotsAreAlignedAndShareNoByte) {
+  Machine machine;
+  const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);
+  std::vector<Range> ranges;
+  for (prefetch::PoolId pool : {0U, 1U, 3U}) {
+    for (std::uint32_t slot = 0; slot < kPools[pool].slots; ++slot) {
+      const auto begin = reinterpret_cast<std::uintptr_t>(memory.address(pool, slot));
+      EXPECT_EQ(begin % kAlignment, 0U);
+      ranges.push_back({begin, begin + kPools[pool].slot});
+    }
+  }
+  std::ranges::sort(ranges, {}, &Range::begin);
+  for (std::size_t i = 1; i < ranges.size(); ++i) EXPECT_LE(ranges[i - 1].end, ranges[i].begin);
+}
+
+TEST(SlotMemory, EverySlotKeepsWhatIsWrittenToAllOfIt) {
+  Machine machine;
+  const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);
+  const auto mark = [](prefetch::PoolId pool, std::uint32_t slot) {
+    return static_cast<int>(pool * 16 + slot + 1);
+  };
+  for (prefetch::PoolId pool : {0U, 1U, 3U}) {
+    for (std::uint32_t slot = 0; slot < kPools[pool].slots; ++slot) {
+      std::memset(memory.address(pool, slot), mark(pool, slot), kPools[pool].slot);
+    }
+  }
+  for (prefetch::PoolId pool : {0U, 1U, 3U}) {
+    for (std::uint32_t slot = 0; slot < kPools[pool].slots; ++slot) {
+      const std::byte* bytes = memory.address(pool, slot);
+      EXPECT_TRUE(
+          std::all_of(bytes, bytes + kPools[pool].slot,
+                      [&](std::byte b) { return b == static_cast<std::byte>(mark(pool, slot)); }))
+          << "pool " << pool << " slot " << slot;
+    }
+  }
+}
+
+TEST(SlotMemory, SlotsOnNvmeAreExtentsThatKeepTheirOwnBytes) {
+  Machine machine;
+  const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);
+  std::vector<test::Buffer> written;
+  for (std::uint32_t slot = 0; slot < 3; ++slot) {
+    EXPECT_EQ(memory.extent(4, slot).bytes, 16_KiB);
+    written.push_back(test::Buffer::random(16_KiB, slot));
+    memory.store().write(memory.extent(4, slot), 0, written.back().span()).wait();
+  }
+  for (std::uint32_t slot = 0; slot < 3; ++slot) {
+    const test::Buffer read(16_KiB);
+    memory.store().read(memory.extent(4, slot), 0, read.span()).wait();
+    EXPECT_TRUE(read == written[slot]) << slot;
+  }
+}
+
+TEST(SlotMemory, EntersEveryPoolInTheLedger) {
+  Machine machine;
+  const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);
+  EXPECT_EQ(machine.ledger.used(Tier::kGpu, MemoryTag::kParam), 24_KiB);
+  EXPECT_EQ(machine.ledger.used(Tier::kGpu, MemoryTag::kActivation), 24_KiB);
+  EXPECT_EQ(machine.ledger.used(Tier::kCpu, MemoryTag::kGradient), 20_KiB);
+  EXPECT_EQ(machine.ledger.used(Tier::kNvme, MemoryTag::kState), 48_KiB);
+  EXPECT_EQ(machine.store.free(), 0U);
+}
+
+TEST(SlotMemory, RefusesPoolsBeyondATiersLimit) {
+  for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
+    Machine machine;
+    std::array<Bytes, kTiers> limits = {48_KiB, 20_KiB, 48_KiB};
+    --limits[static_cast<std::size_t>(tier)];
+    Ledger ledger(limits);
+    const Error error =
+        error_of([&] { const SlotMemory memory(kPools, kTags, ledger, &machine.store); });
+    EXPECT_EQ(error.code, Errc::kBudget);
+    EXPECT_THAT(error.what(), HasSubstr(std::string(name_of(tier)) + " tier: asked"));
+  }
+}
+
+TEST(SlotMemory, AWrongSlotPoolOrTierIsOurOwnMistake) {
+  Machine machine;
+  const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);
+  const auto code_of_address = [&](prefetch::PoolId pool, std::uint32_t slot) {
+    return error_of([&] { memory.address(pool, slot); }).code;
+  };
+  const auto code_of_extent = [&](prefetch::PoolId pool, std::uint32_t slot) {
+    return error_of([&] { memory.extent(pool, slot); }).code;
+  };
+  EXPECT_EQ(code_of_address(0, 3), Errc::kLogic);
+  EXPECT_EQ(code_of_address(2, 0), Errc::kLogic);  // a pool without slots
+  EXPECT_EQ(code_of_address(4, 0), Errc::kLogic);  // on nvme
+  EXPECT_EQ(code_of_address(5, 0), Errc::kLogic);
+  EXPECT_EQ(code_of_extent(4, 3), Errc::kLogic);
+  EXPECT_EQ(code_of_extent(0, 0), Errc::kLogic);  // in memory
+  EXPECT_EQ(code_of_extent(5, 0), Errc::kLogic);
+}
+
+TEST(SlotMemory, NeedsAStoreOnlyForPoolsOnNvme) {
+  const prefetch::Pools in_memory(kPools.begin(), kPools.begin() + 4);
+  Ledger ledger({48_KiB, 20_KiB, 48_KiB});
+  EXPECT_NO_THROW(SlotMemory(in_memory, kTags, ledger, nullptr));
+  Ledger other({48_KiB, 20_KiB, 48_KiB});
+  EXPECT_EQ(error_of([&] { SlotMemory(kPools, kTags, other, nullptr); }).code, Errc::kLogic);
+}
+
+}  // namespace
+}  // namespace sluice::memory
