@@ -46,7 +46,7 @@ class Store {
   /// Bytes not allocated yet.
   Bytes free() const { return allocator_.free(); }
 
-  /// `keep` and the memory of `dst` or `src` must live until the ticket is done; `keep` does.
+  /// The memory must live until the ticket is done; `keep` is held until then and can own it.
   Ticket read(const Extent& extent, Bytes offset, std::span<std::byte> dst,
               std::shared_ptr<void> keep = nullptr);
   Ticket write(const Extent& extent, Bytes offset, std::span<const std::byte> src,

@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::string_view kDigits = "0123456789";
 constexpr std::size_t kLongestNumber = 64;
+/// YAML reads no key of more than 1024 characters on one line, and a byte may be written as six.
+constexpr std::size_t kLongestFreeKey = 128;
 
 bool all_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of(kDigits) == std::string_view::npos;
@@ -221,7 +223,12 @@ nlohmann::json read_json(const Value& value, const Context& at) {
     }
     case Value::Kind::kMap: {
       auto map = nlohmann::json::object();
-      for (const Entry& e : value.entries) map[e.key] = read_json(*e.value, at);
+      for (const Entry& e : value.entries) {
+        if (e.key.size() > kLongestFreeKey) {
+          refuse(*e.value, at, fmt::format("its key {} is too long", shown(e.key)));
+        }
+        map[e.key] = read_json(*e.value, at);
+      }
       return map;
     }
     case Value::Kind::kPlain:

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "engine/base/log.h"
-#include "engine/checkpoint/file.h"
 #include "engine/train/conductor.h"
 #include "engine/train/session.h"
 
@@ -82,9 +81,6 @@ class Session::Loop {
   Loop(Session& session, Machine& machine) : s_(session), m_(machine) {}
 
   void run() {
-    // The final weights come last: a disk too full for them must show now, not after hours.
-    checkpoint::check_free_space(s_.job_.folder,
-                                 s_.setup_.model.parameters() * size_of(s_.job_.final_dtype));
     append(s_.plan_.programs.init, {});
     settle(0);  // the clock of the first step starts when the weights stand
     for (std::int64_t step = 0; step < s_.steps_; ++step) {

@@ -304,6 +304,12 @@ TEST(FreeMaps, RefuseWhatReadersTakeDifferently) {
   }
 }
 
+TEST(FreeMaps, RefuseAKeyThatCouldNotBeWrittenBack) {
+  const std::vector<std::string> more = {"model.config." + std::string(129, 'k') + "=1"};
+  EXPECT_THAT(refusal("model: {config: {n: 1}}", more),
+              StartsWith("command line model.config: 1: its key kkk"));
+}
+
 TEST(Overrides, AreRefusedByTheSameRules) {
   const auto with = [](const std::string& text) { return refusal("model: {preset: t}", {text}); };
   EXPECT_THAT(with("train.steps=x"),

@@ -49,6 +49,13 @@ TEST(ToYaml, LoadsBackToTheSameText) {
   EXPECT_EQ(again.train.gradient_accumulation_steps, 3);
 }
 
+TEST(ToYaml, LoadsTheLongestKeyBack) {
+  std::string key;  // 128 control characters: six bytes each when written
+  for (int i = 0; i < 128; ++i) key += "\\x01";
+  const Config c = from_text("model: {config: {\"" + key + "\": 1}}");
+  EXPECT_EQ(from_text(to_yaml(c)).model.config, c.model.config);
+}
+
 TEST(ToYaml, HasEveryKey) {
   const std::string text = to_yaml(from_text("model: {preset: tiny}"));
   for (const Field& f : fields()) {

@@ -1,0 +1,101 @@
+#include "engine/schedule/catalog.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/schedule/placements.h"
+
+namespace sluice::testing {
+namespace {
+
+using prefetch::MemoryTag;
+using prefetch::Tier;
+
+using Catalog = EveryPlacement;
+INSTANTIATE_TEST_SUITE_P(All, Catalog, ::testing::ValuesIn(all_placements()), placement_name);
+
+TEST_P(Catalog, HasWholeAlignedSlotsAndATagForEveryPool) {
+  const Written run(GetParam());
+  ASSERT_EQ(run.catalog.pools.size(), run.catalog.tags.size());
+  for (const auto& pool : run.catalog.pools) {
+    EXPECT_GT(pool.slot, 0U) << pool.name;
+    EXPECT_EQ(pool.slot % kAlignment, 0U) << pool.name;
+    EXPECT_EQ(pool.slots, 0U) << pool.name;
+  }
+}
+
+TEST_P(Catalog, HasNoPoolThatNoProgramUses) {
+  const Written run(GetParam());
+  for (const auto& pool : minimum_pools(run)) EXPECT_GT(pool.slots, 0U) << pool.name;
+}
+
+TEST_P(Catalog, WastesLessThanAPagePerSlot) {
+  const Written run(GetParam());
+  const auto look = [&](const prefetch::BufferTable& table) {
+    for (const auto id : table.roots()) {
+      const auto& buffer = table.info(id);
+      const auto& pool = run.catalog.pools[buffer.pool];
+      EXPECT_LE(buffer.bytes, pool.slot);
+      // Norms share one pool, whatever the segment: they are a few bytes per grain.
+      if (buffer.pool != run.catalog.norms) {
+        EXPECT_LT(pool.slot - buffer.bytes, kAlignment) << pool.name;
+      }
+    }
+  };
+  look(*run.catalog.residents);
+  for (const auto& program : run.programs()) look(program->transients());
+}
+
+TEST_P(Catalog, CutsTheWeightsAtHomeAtTheChunksOfTheOptimizer) {
+  const Written run(GetParam());
+  const Tier home = GetParam().param == schedule::ParamHome::kCpu ? Tier::kCpu : Tier::kGpu;
+  for (std::size_t s = 0; s < run.setup.layouts.size(); ++s) {
+    const auto param = run.catalog.params[s];
+    const auto& info = run.catalog.residents->info(param);
+    EXPECT_EQ(run.catalog.pools[info.pool].tier, home);
+    EXPECT_EQ(info.bytes, run.setup.layouts[s].elems * size_of(run.setup.compute));
+    const auto& chunks = run.setup.chunks[s];
+    ASSERT_EQ(run.catalog.param_parts[s].size(), chunks.size());
+    ASSERT_EQ(run.catalog.states[s].size(), chunks.size());
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      const auto part = run.catalog.param_parts[s][c];
+      EXPECT_EQ(run.catalog.residents->root(part), param);
+      EXPECT_EQ(run.catalog.residents->offset(part),
+                chunks[c].first_elem * size_of(run.setup.compute));
+      EXPECT_EQ(run.catalog.residents->info(run.catalog.states[s][c]).bytes,
+                chunks[c].elems * zero::kStateBytesPerElem);
+    }
+  }
+}
+
+TEST(Setup, CutsSegmentsIntoChunksOfTheSubGroupSize) {
+  const schedule::Setup setup = setup_of({});
+  bool several = false;
+  for (std::size_t s = 0; s < setup.chunks.size(); ++s) {
+    std::uint64_t elems = 0;
+    for (const auto& chunk : setup.chunks[s]) {
+      EXPECT_LE(chunk.elems * zero::kStateBytesPerElem, 192_KiB);
+      elems += chunk.elems;
+    }
+    EXPECT_EQ(elems, setup.layouts[s].elems);
+    several = several || setup.chunks[s].size() > 2;
+  }
+  EXPECT_TRUE(several);
+}
+
+TEST(Setup, CountsATiedEmbeddingTwice) {
+  EXPECT_EQ(schedule::uses_of(tiny_model(TinyModel::kTiedGpt), 0), 2);
+  EXPECT_EQ(schedule::uses_of(tiny_model(TinyModel::kLlama), 0), 1);
+}
+
+TEST(Setup, StreamsWeightsOnlyFromHostMemoryToASeparateDevice) {
+  Placement p;
+  EXPECT_TRUE(setup_of(p).streams_params());
+  p.sharing = schedule::Sharing::kUnified;
+  EXPECT_FALSE(setup_of(p).streams_params());
+  p.sharing = schedule::Sharing::kSeparate;
+  p.param = schedule::ParamHome::kNone;
+  EXPECT_FALSE(setup_of(p).streams_params());
+}
+
+}  // namespace
+}  // namespace sluice::testing

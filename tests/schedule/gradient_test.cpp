@@ -1,0 +1,194 @@
+// How gradients become the ones that the norm and the optimizer see, on every placement.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/schedule/programs.h"
+#include "tests/schedule/placements.h"
+
+namespace sluice::testing {
+namespace {
+
+using prefetch::BufferId;
+using prefetch::Op;
+using prefetch::Tier;
+using schedule::LaneKind;
+using schedule::OpId;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+
+using Gradient = EveryPlacement;
+INSTANTIATE_TEST_SUITE_P(All, Gradient, ::testing::ValuesIn(all_placements()), placement_name);
+
+/// The compute op that wrote a contribution, also when it was copied to the host on its way.
+const Op& source(const Script& step, BufferId contribution) {
+  const Op& op = step.definer(contribution);
+  if (schedule::id_of(op) != OpId::kOffloadGradient) return op;
+  return step.definer(op.reads.front());
+}
+
+/// The gradient that the optimizer reads of a segment.
+BufferId final_gradient(const Script& step, int segment) {
+  return step.of(OpId::kNorm, segment).at(0).reads.at(0);
+}
+
+TEST_P(Gradient, IsSummedOverMicroBatchesAndUsesOneByOneInOrder) {
+  const Written run(GetParam());
+  const Script step(run.step);
+  for (int s = 0; s < run.segments(); ++s) {
+    const int uses = schedule::uses_of(run.setup.model, s);
+    const auto contributions = GetParam().micro_batches * uses;
+    const auto adds = step.of(OpId::kAccumulate, s);
+    ASSERT_EQ(adds.size(), contributions > 1 ? static_cast<std::size_t>(contributions) : 0U) << s;
+    std::map<BufferId, int> next;  // micro-batch, by sum
+    for (const Op& add : adds) {
+      const BufferId sum = add.writes.at(0);
+      const int mb = next[sum]++;
+      EXPECT_EQ(add.where.micro_batch, mb);
+      EXPECT_EQ(source(step, add.reads.at(0)).where.micro_batch, mb);
+      // The first is assigned, so that no zeros are added.
+      EXPECT_EQ(add.reads.size(), mb == 0 ? 1U : 2U);
+      if (mb > 0) {
+        EXPECT_EQ(add.reads[1], sum);
+      }
+      EXPECT_EQ(run.step->info(sum).bytes, run.setup.segment_elems(s) * sizeof(float));
+    }
+    EXPECT_EQ(next.size(), adds.empty() ? 0U : static_cast<std::size_t>(uses));
+  }
+}
+
+TEST_P(Gradient, OfATiedWeightAddsTheHeadsUseToTheEmbeddings) {
+  const Written run(GetParam());
+  const Script step(run.step);
+  const auto adds = step.of(OpId::kAddUses);
+  ASSERT_EQ(adds.size(), GetParam().model == TinyModel::kTiedGpt ? 1U : 0U);
+  for (const Op& add : adds) {
+    EXPECT_EQ(add.where.segment, 0);
+    ASSERT_EQ(add.reads.size(), 2U);
+    const auto use = [&](BufferId sum) {
+      return schedule::id_of(source(step, step.definer(sum).reads.at(0)));
+    };
+    EXPECT_EQ(use(add.reads[0]), OpId::kEmbedBackward);
+    EXPECT_EQ(use(add.reads[1]), OpId::kHeadTrain);
+    EXPECT_THAT(add.writes, ElementsAre(add.reads[0]));
+    EXPECT_EQ(final_gradient(step, 0), add.writes[0]);
+  }
+}
+
+TEST_P(Gradient, HasOneNormPerSegmentWhichDecideListsInSegmentOrder) {
+  const Written run(GetParam());
+  const Script step(run.step);
+  const Op decide = step.only(OpId::kDecide);
+  const auto mbs = static_cast<std::size_t>(GetParam().micro_batches);
+  const auto segments = static_cast<std::size_t>(run.segments());
+  ASSERT_EQ(decide.reads.size(), 1 + mbs + segments);
+  EXPECT_EQ(decide.reads[0], run.catalog.control);
+  EXPECT_EQ(decide.writes[0], run.catalog.control);
+  for (std::size_t mb = 0; mb < mbs; ++mb) {
+    const Op& head = step.definer(decide.reads[1 + mb]);
+    EXPECT_EQ(schedule::id_of(head), OpId::kHeadTrain);
+    EXPECT_EQ(head.where.micro_batch, static_cast<int>(mb));
+    EXPECT_EQ(head.writes.at(1), decide.reads[1 + mb]);
+  }
+  EXPECT_EQ(step.count(OpId::kNorm), segments);
+  for (std::size_t s = 0; s < segments; ++s) {
+    const BufferId norms = decide.reads[1 + mbs + s];
+    const Op& norm = step.definer(norms);
+    EXPECT_EQ(schedule::id_of(norm), OpId::kNorm);
+    EXPECT_EQ(norm.where.segment, static_cast<int>(s));
+    EXPECT_EQ(run.step->info(norms).bytes,
+              run.setup.layouts[s].elems / kGrainElems * sizeof(double));
+  }
+}
+
+TEST_P(Gradient, IsFinishedBeforeItsNormIsTaken) {
+  const Written run(GetParam());
+  const auto& ops = run.step->ops();
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (schedule::id_of(ops[i]) != OpId::kNorm) continue;
+    const BufferId gradient = ops[i].reads.at(0);
+    EXPECT_EQ(run.step->info(gradient).bytes,
+              run.setup.segment_elems(ops[i].where.segment) *
+                  size_of(schedule::gradient_dtype(run.setup, ops[i].where.segment)));
+    for (std::size_t j = i + 1; j < ops.size(); ++j) {
+      EXPECT_EQ(std::ranges::count(ops[j].writes, gradient), 0) << describe(ops[j]);
+    }
+  }
+}
+
+TEST_P(Gradient, LivesAndIsSummedInItsHome) {
+  const Written run(GetParam());
+  const Script step(run.step);
+  const Tier home = GetParam().gradient_on_device() ? Tier::kGpu : Tier::kCpu;
+  const LaneKind lane = GetParam().gradient_on_device() ? LaneKind::kCompute : LaneKind::kCpu;
+  for (int s = 0; s < run.segments(); ++s) {
+    const auto& info = run.step->info(final_gradient(step, s));
+    EXPECT_EQ(run.catalog.pools[info.pool].tier, home);
+  }
+  for (const OpId id : {OpId::kAccumulate, OpId::kAddUses, OpId::kNorm}) {
+    for (const Op& op : step.of(id)) EXPECT_EQ(op.lane, schedule::lane_of(lane)) << describe(op);
+  }
+}
+
+TEST_P(Gradient, ReachesTheOptimizerWholeOrAsACopyOfOneChunk) {
+  const Written run(GetParam());
+  const Script step(run.step);
+  const bool copied = GetParam().gradient_on_device() && GetParam().separate();
+  for (const Op& adam : step.of(OpId::kAdam)) {
+    const auto s = static_cast<std::size_t>(adam.where.segment);
+    const BufferId whole = final_gradient(step, adam.where.segment);
+    const BufferId read = adam.reads.at(2);
+    EXPECT_EQ(read == whole, !copied);
+    if (!copied) continue;
+    const Op& copy = step.definer(read);
+    EXPECT_EQ(schedule::id_of(copy), OpId::kOffloadGradient);
+    EXPECT_EQ(copy.where.chunk, adam.where.chunk);
+    EXPECT_EQ(copy.reads.at(1), whole);
+    EXPECT_EQ(run.step->info(read).bytes,
+              run.setup.chunks[s][static_cast<std::size_t>(adam.where.chunk)].elems *
+                  size_of(schedule::gradient_dtype(run.setup, adam.where.segment)));
+  }
+}
+
+TEST_P(Gradient, CrossesTheLinkOncePerContributionOrOncePerChunk) {
+  const Written run(GetParam());
+  const Script step(run.step);
+  std::size_t contributions = 0;
+  for (int s = 0; s < run.segments(); ++s) {
+    contributions +=
+        static_cast<std::size_t>(GetParam().micro_batches * schedule::uses_of(run.setup.model, s));
+  }
+  std::size_t expected = 0;
+  if (GetParam().separate()) {
+    expected = GetParam().gradient_on_device() ? step.count(OpId::kAdam) : contributions;
+  }
+  EXPECT_EQ(step.count(OpId::kOffloadGradient), expected);
+}
+
+TEST(GradientDType, IsTheComputeTypeOfASingleContributionAndFp32OfASum) {
+  Placement p;
+  p.micro_batches = 1;
+  schedule::Setup setup = setup_of(p);
+  EXPECT_EQ(schedule::gradient_dtype(setup, 0), DType::kF32);   // tied: two uses
+  EXPECT_EQ(schedule::gradient_dtype(setup, 2), DType::kBf16);  // a layer
+  setup.micro_batches = 2;
+  EXPECT_EQ(schedule::gradient_dtype(setup, 2), DType::kF32);
+  setup.micro_batches = 1;
+  setup.grad_dtype = schedule::GradDType::kF32;
+  EXPECT_EQ(schedule::gradient_dtype(setup, 2), DType::kF32);
+}
+
+TEST(GradientDType, OfAlwaysFp32SumsEvenASingleContribution) {
+  Placement p;
+  p.micro_batches = 1;
+  p.model = TinyModel::kLlama;
+  schedule::Setup setup = setup_of(p);
+  setup.grad_dtype = schedule::GradDType::kF32;
+  const schedule::Catalog catalog = schedule::make_catalog(setup);
+  const Script step(schedule::step_program(setup, catalog));
+  EXPECT_EQ(step.count(OpId::kAccumulate), setup.model.segments.size());
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,177 @@
+/// Tiny models on every placement, and a way to ask a program what it says.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "engine/schedule/catalog.h"
+#include "engine/schedule/ops.h"
+#include "engine/schedule/programs.h"
+#include "engine/schedule/setup.h"
+#include "engine/shape/family.h"
+#include "engine/shape/model.h"
+
+namespace sluice::testing {
+
+enum class TinyModel { kTiedGpt, kLlama };
+
+/// Several chunks per layer, the last one shorter.
+inline shape::Model tiny_model(TinyModel which) {
+  const bool gpt = which == TinyModel::kTiedGpt;
+  shape::Decoder d = shape::find_family(gpt ? "gpt2" : "llama").base;
+  d.vocab = 300;
+  d.hidden = 64;
+  d.layers = 3;
+  d.heads = 4;
+  d.kv_heads = gpt ? 4 : 2;
+  d.head_dim = 16;
+  d.intermediate = 128;
+  d.max_positions = 32;
+  d.tied_embeddings = gpt;
+  return shape::make_model(d);
+}
+
+struct Placement {
+  schedule::ParamHome param = schedule::ParamHome::kCpu;
+  schedule::GradientHome gradient = schedule::GradientHome::kCpu;
+  schedule::OptimizerHome state = schedule::OptimizerHome::kNvme;
+  schedule::Sharing sharing = schedule::Sharing::kSeparate;
+  std::int64_t micro_batches = 3;
+  TinyModel model = TinyModel::kTiedGpt;
+
+  bool separate() const { return sharing == schedule::Sharing::kSeparate; }
+  bool streams() const { return separate() && param == schedule::ParamHome::kCpu; }
+  bool gradient_on_device() const { return gradient == schedule::GradientHome::kNone; }
+  bool on_nvme() const { return state == schedule::OptimizerHome::kNvme; }
+
+  std::string name() const {
+    std::string text = param == schedule::ParamHome::kCpu ? "ParamCpu" : "ParamNone";
+    text += gradient_on_device() ? "GradientNone" : "GradientCpu";
+    text += on_nvme() ? "StateNvme" : "StateCpu";
+    text += separate() ? "Separate" : "Unified";
+    text += micro_batches == 1 ? "One" : "Three";
+    return text + (model == TinyModel::kTiedGpt ? "TiedGpt" : "Llama");
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Placement& p) { return out << p.name(); }
+};
+
+inline std::vector<Placement> all_placements() {
+  std::vector<Placement> all;
+  for (const auto param : {schedule::ParamHome::kNone, schedule::ParamHome::kCpu}) {
+    for (const auto gradient : {schedule::GradientHome::kNone, schedule::GradientHome::kCpu}) {
+      for (const auto state : {schedule::OptimizerHome::kCpu, schedule::OptimizerHome::kNvme}) {
+        for (const auto sharing : {schedule::Sharing::kSeparate, schedule::Sharing::kUnified}) {
+          for (const std::int64_t micro_batches : {1, 3}) {
+            for (const auto model : {TinyModel::kTiedGpt, TinyModel::kLlama}) {
+              all.push_back({param, gradient, state, sharing, micro_batches, model});
+            }
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+inline schedule::Setup setup_of(const Placement& p, DType compute = DType::kBf16) {
+  schedule::Setup setup =
+      schedule::make_setup(tiny_model(p.model), {p.param, p.gradient, p.state, 192_KiB});
+  setup.sharing = p.sharing;
+  setup.compute = compute;
+  setup.micro_batch = 2;
+  setup.seq_len = 16;
+  setup.micro_batches = p.micro_batches;
+  setup.workspace = 100'000;
+  return setup;
+}
+
+/// A program, and what its ops say.
+class Script {
+ public:
+  explicit Script(std::shared_ptr<const prefetch::Program> program)
+      : program_(std::move(program)) {}
+
+  const prefetch::Program& program() const { return *program_; }
+  const std::vector<prefetch::Op>& ops() const { return program_->ops(); }
+
+  /// In program order; of one segment when it is given.
+  std::vector<prefetch::Op> of(schedule::OpId id, std::optional<int> segment = {}) const {
+    std::vector<prefetch::Op> found;
+    for (const prefetch::Op& op : ops()) {
+      if (schedule::id_of(op) != id) continue;
+      if (!segment || op.where.segment == *segment) found.push_back(op);
+    }
+    return found;
+  }
+  prefetch::Op only(schedule::OpId id) const {
+    const auto found = of(id);
+    if (found.size() != 1) throw std::runtime_error("not one op of this kind");
+    return found.front();
+  }
+  std::size_t count(schedule::OpId id) const { return of(id).size(); }
+  std::size_t on_lane(schedule::LaneKind lane) const {
+    return static_cast<std::size_t>(
+        std::ranges::count(ops(), schedule::lane_of(lane), [](const auto& op) { return op.lane; }));
+  }
+  /// The first op that writes a buffer.
+  const prefetch::Op& definer(prefetch::BufferId id) const {
+    for (const prefetch::Op& op : ops()) {
+      if (std::ranges::count(op.writes, id) > 0) return op;
+    }
+    throw std::runtime_error("nobody writes this buffer");
+  }
+
+ private:
+  std::shared_ptr<const prefetch::Program> program_;
+};
+
+/// Everything that a run on one placement is made of.
+struct Written {
+  explicit Written(const Placement& p, DType compute = DType::kBf16)
+      : setup(setup_of(p, compute)),
+        catalog(schedule::make_catalog(setup)),
+        init(schedule::init_program(setup, catalog)),
+        step(schedule::step_program(setup, catalog)),
+        evaluation(schedule::evaluation_program(setup, catalog, 2)),
+        last(schedule::final_program(setup, catalog)) {}
+
+  int segments() const { return static_cast<int>(setup.model.segments.size()); }
+  int blocks() const { return static_cast<int>(setup.model.blocks.size()); }
+  /// In the order of a stream: what init writes, the others may read.
+  std::vector<std::shared_ptr<const prefetch::Program>> programs() const {
+    return {init, step, evaluation, last};
+  }
+
+  schedule::Setup setup;
+  schedule::Catalog catalog;
+  std::shared_ptr<const prefetch::Program> init, step, evaluation, last;
+};
+
+/// The pools with the slots that the serial run of every program of the stream needs, no more.
+inline prefetch::Pools minimum_pools(const Written& run) {
+  prefetch::Initialised initialised(*run.catalog.residents);
+  prefetch::Pools pools = run.catalog.pools;
+  for (const auto& program : run.programs()) {
+    const auto need =
+        prefetch::serial_minimum(*program, pools, schedule::make_lanes(), initialised);
+    for (std::size_t i = 0; i < pools.size(); ++i) {
+      pools[i].slots = std::max(pools[i].slots, need.slots[i]);
+    }
+  }
+  return pools;
+}
+
+class EveryPlacement : public ::testing::TestWithParam<Placement> {};
+
+inline std::string placement_name(const ::testing::TestParamInfo<Placement>& info) {
+  return info.param.name();
+}
+
+}  // namespace sluice::testing

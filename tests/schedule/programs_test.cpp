@@ -1,0 +1,241 @@
+// What holds for the whole stream of programs, on every placement.
+#include "engine/schedule/programs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "engine/base/error.h"
+#include "prefetch/simulate.h"
+#include "tests/schedule/placements.h"
+
+namespace sluice::testing {
+namespace {
+
+using prefetch::Op;
+using prefetch::Tier;
+using schedule::LaneKind;
+using schedule::OpId;
+
+using Programs = EveryPlacement;
+INSTANTIATE_TEST_SUITE_P(All, Programs, ::testing::ValuesIn(all_placements()), placement_name);
+
+/// Every lane does something else at a time: one unit per byte and FLOP, and a little latency.
+prefetch::CostModel simple_cost() {
+  prefetch::CostModel cost;
+  cost.lanes.assign(schedule::make_lanes().size(), {1e9, 1e10, 1e-5, {}});
+  return cost;
+}
+
+TEST_P(Programs, AreCorrectRunOneByOneInStreamOrder) {
+  for (const DType compute : {DType::kBf16, DType::kF32}) {
+    const Written run(GetParam(), compute);
+    prefetch::Initialised initialised(*run.catalog.residents);
+    for (const auto& program : run.programs()) {
+      EXPECT_NO_THROW(
+          prefetch::check(*program, minimum_pools(run), schedule::make_lanes(), initialised));
+    }
+  }
+}
+
+TEST_P(Programs, RunToTheirEndAtTheirSerialMinimum) {
+  const Written run(GetParam());
+  const std::vector stream{run.init, run.step, run.step, run.evaluation, run.step, run.last};
+  const auto line = prefetch::simulate(
+      {run.catalog.residents, minimum_pools(run), schedule::make_lanes()}, stream, simple_cost());
+  std::size_t ops = 0;
+  for (const auto& program : stream) ops += program->ops().size();
+  EXPECT_EQ(line.spans.size(), ops);
+}
+
+TEST_P(Programs, CopyNothingBetweenGpuAndCpuWhenTheirMemoryIsOne) {
+  const Written run(GetParam());
+  for (const auto& program : run.programs()) {
+    const Script script(program);
+    const auto copies =
+        script.on_lane(LaneKind::kHostToDevice) + script.on_lane(LaneKind::kDeviceToHost);
+    const bool initial_or_final = program == run.init || program == run.last;
+    if (!GetParam().separate()) {
+      EXPECT_EQ(copies, 0U) << program->name();
+    } else if (!initial_or_final) {
+      EXPECT_GT(copies, 0U) << program->name();
+    }
+  }
+}
+
+TEST_P(Programs, KeepNothingButStatesOnNvme) {
+  const Written run(GetParam());
+  std::set<prefetch::BufferId> on_nvme;
+  const auto look = [&](const prefetch::BufferTable& table) {
+    for (const auto id : table.roots()) {
+      const auto& buffer = table.info(id);
+      EXPECT_EQ(buffer.tag, run.catalog.tags[buffer.pool]);
+      if (run.catalog.pools[buffer.pool].tier == Tier::kNvme) on_nvme.insert(id);
+    }
+  };
+  look(*run.catalog.residents);
+  std::set<prefetch::BufferId> states;
+  for (const auto& chunks : run.catalog.states) states.insert(chunks.begin(), chunks.end());
+  EXPECT_EQ(on_nvme, GetParam().on_nvme() ? states : std::set<prefetch::BufferId>{});
+  for (const auto& program : run.programs()) {
+    on_nvme.clear();
+    look(program->transients());
+    EXPECT_TRUE(on_nvme.empty()) << program->name();
+  }
+}
+
+TEST_P(Programs, TouchNvmeFromItsOwnLanesOnly) {
+  const Written run(GetParam());
+  for (const auto& program : run.programs()) {
+    for (const Op& op : program->ops()) {
+      const auto on_nvme = [&](prefetch::BufferId id) {
+        return run.catalog.pools[program->info(id).pool].tier == Tier::kNvme;
+      };
+      const bool reads = schedule::id_of(op) == OpId::kReadState;
+      const bool writes = schedule::id_of(op) == OpId::kWriteState;
+      EXPECT_EQ(std::ranges::any_of(op.reads, on_nvme), reads) << describe(op);
+      EXPECT_EQ(std::ranges::any_of(op.writes, on_nvme), writes) << describe(op);
+      EXPECT_EQ(op.lane == schedule::lane_of(LaneKind::kNvmeRead), reads) << describe(op);
+      EXPECT_EQ(op.lane == schedule::lane_of(LaneKind::kNvmeWrite), writes) << describe(op);
+    }
+  }
+}
+
+TEST_P(Programs, ComputeOnTheDeviceFromMemoryThatItReaches) {
+  const Written run(GetParam());
+  for (const auto& program : run.programs()) {
+    for (const Op& op : program->ops()) {
+      if (op.lane != schedule::lane_of(LaneKind::kCompute)) continue;
+      for (const auto& list : {op.reads, op.writes}) {
+        for (const auto id : list) {
+          const auto& pool = run.catalog.pools[program->info(id).pool];
+          // Losses and norms are small numbers that the device writes to host memory itself.
+          const bool small = program->info(id).tag == prefetch::MemoryTag::kControl;
+          const bool reached = pool.tier == Tier::kGpu || !GetParam().separate() || small;
+          EXPECT_TRUE(reached) << describe(op) << " names " << pool.name;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Programs, InitWritesEveryWeightAndState) {
+  const Written run(GetParam());
+  prefetch::Initialised initialised(*run.catalog.residents);
+  prefetch::serial_minimum(*run.init, run.catalog.pools, schedule::make_lanes(), initialised);
+  const auto written = [&](prefetch::BufferId id) {
+    const auto [begin, end] = run.catalog.residents->leaves(id);
+    for (auto leaf = begin; leaf < end; ++leaf) {
+      if (!initialised.contains(leaf)) return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(written(run.catalog.control));
+  for (const auto param : run.catalog.params) EXPECT_TRUE(written(param));
+  for (const auto& chunks : run.catalog.states) EXPECT_TRUE(std::ranges::all_of(chunks, written));
+  for (const Op& op : run.init->ops()) EXPECT_FALSE(op.predicated) << describe(op);
+}
+
+TEST_P(Programs, FinalSavesEveryChunkOnceInOrder) {
+  const Written run(GetParam());
+  std::vector<std::pair<int, int>> saved, all;
+  for (const Op& op : Script(run.last).of(OpId::kSave)) {
+    saved.emplace_back(op.where.segment, op.where.chunk);
+  }
+  for (int s = 0; s < run.segments(); ++s) {
+    const auto chunks = run.setup.chunks[static_cast<std::size_t>(s)].size();
+    for (int c = 0; c < static_cast<int>(chunks); ++c) all.emplace_back(s, c);
+  }
+  EXPECT_EQ(saved, all);
+}
+
+TEST_P(Programs, EvaluationReportsOneLossPerMicroBatchAndChangesNothing) {
+  const Written run(GetParam());
+  const Script script(run.evaluation);
+  const Op report = script.only(OpId::kReportLoss);
+  ASSERT_EQ(report.reads.size(), 2U);
+  for (std::size_t mb = 0; mb < 2; ++mb) {
+    const Op& head = script.definer(report.reads[mb]);
+    EXPECT_EQ(schedule::id_of(head), OpId::kHeadLoss);
+    EXPECT_EQ(head.where.micro_batch, static_cast<int>(mb));
+  }
+  for (const Op& op : script.ops()) {
+    for (const auto id : op.writes) {
+      EXPECT_TRUE(!run.evaluation->persistent(id) || id == run.catalog.workspace) << describe(op);
+    }
+  }
+}
+
+TEST_P(Programs, AForwardWaitsForTheUpdateOfItsOwnBlockOnly) {
+  const Written run(GetParam());
+  prefetch::Pools pools = minimum_pools(run);
+  for (auto& pool : pools) pool.slots += 200;
+  // A slow optimizer, so that whatever waits for too much of it is seen.
+  prefetch::CostModel cost = simple_cost();
+  cost.lanes[schedule::lane_of(LaneKind::kCpu)].latency_s = 10;
+  const std::vector stream{run.init, run.step, run.step};
+  const auto line =
+      prefetch::simulate({run.catalog.residents, pools, schedule::make_lanes()}, stream, cost);
+  double last_adam = 0;
+  std::map<int, double> updated;  // by segment, in the first step
+  std::map<int, double> forward;  // by a block's first segment: when its first one begins
+  for (const auto& span : line.spans) {
+    const Op& op = stream[span.op.instance]->ops()[span.op.index];
+    const int segment = op.where.segment;
+    const OpId id = schedule::id_of(op);
+    if (id == OpId::kAdam && span.op.instance == 1) {
+      updated[segment] = std::max(updated[segment], span.end);
+      last_adam = std::max(last_adam, span.end);
+    }
+    const bool forwards =
+        id == OpId::kEmbedForward || id == OpId::kLayerForward || id == OpId::kHeadTrain;
+    if (forwards && span.op.instance == 2) {
+      const double before = forward.contains(segment) ? forward[segment] : span.begin;
+      forward[segment] = std::min(before, span.begin);
+    }
+  }
+  for (const auto& block : run.setup.model.blocks) {
+    const int first = block.segments.front();
+    for (const int s : block.segments) EXPECT_GE(forward.at(first), updated.at(s));
+    // The update of this block's last chunk, and less than one more op of the optimizer.
+    if (block.kind != shape::BlockKind::kHead) {
+      EXPECT_LT(forward.at(first), updated.at(block.segments.back()) + 10) << first;
+      EXPECT_LT(forward.at(first), last_adam) << first;
+    }
+  }
+}
+
+TEST(OnePlacement, AStepBeforeInitIsRefused) {
+  const Written run({});
+  prefetch::Initialised nothing(*run.catalog.residents);
+  try {
+    prefetch::serial_minimum(*run.step, run.catalog.pools, schedule::make_lanes(), nothing);
+    FAIL() << "read weights that nobody wrote";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, Errc::kLogic);
+  }
+}
+
+TEST(Vocabulary, EveryKindOfOpHasItsOwnIdAndName) {
+  std::set<std::string> names;
+  for (std::uint16_t i = 0; i < static_cast<std::uint16_t>(OpId::kCount); ++i) {
+    const auto kind = schedule::kind_of(static_cast<OpId>(i));
+    EXPECT_EQ(kind.id, i);
+    names.insert(kind.name);
+  }
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(OpId::kCount));
+}
+
+TEST(Vocabulary, LanesAreNamedAfterTheirKinds) {
+  const auto lanes = schedule::make_lanes();
+  EXPECT_EQ(lanes[schedule::lane_of(LaneKind::kCompute)].name, "compute");
+  EXPECT_EQ(lanes[schedule::lane_of(LaneKind::kDeviceToHost)].name, "d2h");
+  EXPECT_EQ(lanes[schedule::lane_of(LaneKind::kNvmeWrite)].name, "nvme-write");
+  EXPECT_EQ(lanes[schedule::lane_of(LaneKind::kControl)].name, "control");
+  EXPECT_EQ(lanes.size(), static_cast<std::size_t>(LaneKind::kControl) + 1);
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,229 @@
+// What one training step says, on every placement: weights, compute, update.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "engine/schedule/programs.h"
+#include "tests/schedule/placements.h"
+
+namespace sluice::testing {
+namespace {
+
+using prefetch::BufferId;
+using prefetch::Op;
+using prefetch::Tier;
+using schedule::LaneKind;
+using schedule::OpId;
+using shape::BlockKind;
+using ::testing::ElementsAreArray;
+using ::testing::Not;
+
+using Step = EveryPlacement;
+INSTANTIATE_TEST_SUITE_P(All, Step, ::testing::ValuesIn(all_placements()), placement_name);
+
+bool contains(const std::vector<BufferId>& ids, BufferId id) {
+  return std::ranges::count(ids, id) > 0;
+}
+
+std::vector<int> blocks_in_order(const Script& step, const std::vector<OpId>& kinds) {
+  std::vector<int> order;
+  for (const Op& op : step.ops()) {
+    if (std::ranges::count(kinds, schedule::id_of(op)) > 0) order.push_back(op.where.segment);
+  }
+  return order;
+}
+
+TEST_P(Step, FetchesStreamedWeightsOncePerBlockForAllMicroBatches) {
+  const Written run(GetParam());
+  const Script step(run.step);
+  std::vector<int> expected(static_cast<std::size_t>(run.segments()), 0);
+  if (GetParam().streams()) {
+    for (const auto& block : run.setup.model.blocks) {
+      // A layer forward and backward; the head does both in one, the embedding's backward reads
+      // none.
+      const int sweeps = block.kind == BlockKind::kLayer ? 2 : 1;
+      for (const int s : block.segments) expected[static_cast<std::size_t>(s)] += sweeps;
+    }
+  }
+  for (int s = 0; s < run.segments(); ++s) {
+    const auto fetches = step.of(OpId::kFetchWeights, s);
+    EXPECT_EQ(fetches.size(), static_cast<std::size_t>(expected[static_cast<std::size_t>(s)]));
+    for (const Op& fetch : fetches) {
+      EXPECT_THAT(fetch.reads, ElementsAreArray({run.catalog.params[static_cast<std::size_t>(s)]}));
+    }
+  }
+}
+
+TEST_P(Step, GoesBlockByBlockWhenItStreamsAndMicroBatchByMicroBatchWhenNot) {
+  const Written run(GetParam());
+  std::vector<int> forward, backward;
+  const auto& blocks = run.setup.model.blocks;
+  const auto mbs = GetParam().micro_batches;
+  const auto down = [&](std::int64_t times) {
+    for (std::size_t b = 0; b + 1 < blocks.size(); ++b) {
+      forward.insert(forward.end(), static_cast<std::size_t>(times), blocks[b].segments.front());
+    }
+  };
+  const auto up = [&](std::int64_t times) {
+    for (std::size_t b = blocks.size(); b-- > 0;) {
+      backward.insert(backward.end(), static_cast<std::size_t>(times), blocks[b].segments.front());
+    }
+  };
+  const std::int64_t sweeps = GetParam().streams() ? 1 : mbs;
+  for (std::int64_t i = 0; i < sweeps; ++i) {
+    down(mbs / sweeps);
+    up(mbs / sweeps);
+  }
+  const Script step(run.step);
+  EXPECT_EQ(blocks_in_order(step, {OpId::kEmbedForward, OpId::kLayerForward}), forward);
+  EXPECT_EQ(blocks_in_order(step, {OpId::kHeadTrain, OpId::kLayerBackward, OpId::kEmbedBackward}),
+            backward);
+}
+
+TEST_P(Step, GivesEachBlockTheOutputOfTheOneBefore) {
+  const Written run(GetParam());
+  const Script step(run.step);
+  const auto of = [&](OpId id, int segment, int mb) {
+    for (const Op& op : step.of(id, segment)) {
+      if (op.where.micro_batch == mb) return op;
+    }
+    throw std::runtime_error("no such op");
+  };
+  const auto& blocks = run.setup.model.blocks;
+  for (int mb = 0; mb < static_cast<int>(GetParam().micro_batches); ++mb) {
+    const Op embed = of(OpId::kEmbedForward, blocks[0].segments[0], mb);
+    const BufferId batch = embed.reads.back();
+    EXPECT_EQ(step.definer(batch).where.micro_batch, mb);
+    BufferId x = embed.writes[0];
+    std::map<int, BufferId> inputs;
+    for (const auto& block : blocks) {
+      if (block.kind != BlockKind::kLayer) continue;
+      const Op op = of(OpId::kLayerForward, block.segments[0], mb);
+      ASSERT_EQ(op.reads.size(), 2U);
+      EXPECT_EQ(op.reads[1], x);
+      inputs[block.segments[0]] = x;
+      x = op.writes[0];
+    }
+    const Op head = of(OpId::kHeadTrain, blocks.back().segments[0], mb);
+    ASSERT_EQ(head.reads.size(), 4U);  // two segments, x, batch
+    EXPECT_EQ(head.reads[2], x);
+    EXPECT_EQ(head.reads[3], batch);
+    BufferId dx = head.writes[0];
+    for (std::size_t b = blocks.size() - 2; b > 0; --b) {
+      const int s = blocks[b].segments[0];
+      const Op op = of(OpId::kLayerBackward, s, mb);
+      ASSERT_EQ(op.reads.size(), 3U);
+      EXPECT_EQ(op.reads[1], inputs.at(s));
+      EXPECT_EQ(op.reads[2], dx);
+      dx = op.writes[0];
+    }
+    const Op last = of(OpId::kEmbedBackward, blocks[0].segments[0], mb);
+    EXPECT_THAT(last.reads, ElementsAreArray({batch, dx}));
+  }
+}
+
+TEST_P(Step, HandsTheWorkspaceToEveryOpOfABlockAsItsLastBuffer) {
+  const Written run(GetParam());
+  for (const Op& op : run.step->ops()) {
+    const OpId id = schedule::id_of(op);
+    const bool of_block = id == OpId::kEmbedForward || id == OpId::kLayerForward ||
+                          id == OpId::kHeadTrain || id == OpId::kLayerBackward ||
+                          id == OpId::kEmbedBackward;
+    EXPECT_EQ(contains(op.writes, run.catalog.workspace), of_block) << describe(op);
+    if (of_block) {
+      EXPECT_EQ(op.writes.back(), run.catalog.workspace) << describe(op);
+    }
+  }
+}
+
+TEST_P(Step, UpdatesEveryChunkOnceInOrder) {
+  const Written run(GetParam());
+  std::vector<std::pair<int, int>> updated, all;
+  for (const Op& op : Script(run.step).of(OpId::kAdam)) {
+    updated.emplace_back(op.where.segment, op.where.chunk);
+  }
+  for (int s = 0; s < run.segments(); ++s) {
+    const auto chunks = run.setup.chunks[static_cast<std::size_t>(s)].size();
+    for (int c = 0; c < static_cast<int>(chunks); ++c) all.emplace_back(s, c);
+  }
+  EXPECT_EQ(updated, all);
+}
+
+TEST_P(Step, UpdatesTheStateInPlaceOrReadsAndWritesItOnce) {
+  const Written run(GetParam());
+  const Script step(run.step);
+  const auto adams = step.of(OpId::kAdam);
+  const std::size_t moved = GetParam().on_nvme() ? adams.size() : 0;
+  const auto reads = step.of(OpId::kReadState);
+  const auto writes = step.of(OpId::kWriteState);
+  ASSERT_EQ(reads.size(), moved);
+  ASSERT_EQ(writes.size(), moved);
+  for (std::size_t i = 0; i < adams.size(); ++i) {
+    const Op& adam = adams[i];
+    const BufferId home = run.catalog.states[static_cast<std::size_t>(adam.where.segment)]
+                                            [static_cast<std::size_t>(adam.where.chunk)];
+    const BufferId state = adam.reads[1];
+    EXPECT_EQ(adam.writes[0], state);
+    if (!GetParam().on_nvme()) {
+      EXPECT_EQ(state, home);
+      continue;
+    }
+    EXPECT_THAT(reads[i].reads, ElementsAreArray({home}));
+    EXPECT_THAT(reads[i].writes, ElementsAreArray({state}));
+    EXPECT_EQ(writes[i].reads.at(1), state);
+    EXPECT_THAT(writes[i].writes, ElementsAreArray({home}));
+  }
+}
+
+TEST_P(Step, PublishesOnlyToASeparateDeviceThatOwnsTheWeights) {
+  const Written run(GetParam());
+  const Script step(run.step);
+  const auto adams = step.of(OpId::kAdam);
+  const auto publishes = step.of(OpId::kPublish);
+  const bool owns = GetParam().param == schedule::ParamHome::kNone;
+  const bool needed = owns && GetParam().separate();
+  ASSERT_EQ(publishes.size(), needed ? adams.size() : 0U);
+  for (std::size_t i = 0; i < adams.size(); ++i) {
+    const BufferId home = run.catalog.param_parts[static_cast<std::size_t>(adams[i].where.segment)]
+                                                 [static_cast<std::size_t>(adams[i].where.chunk)];
+    const BufferId fresh = adams[i].writes[1];
+    EXPECT_EQ(fresh == home, !needed);
+    if (!needed) continue;
+    EXPECT_EQ(publishes[i].reads.at(1), fresh);
+    EXPECT_THAT(publishes[i].writes, ElementsAreArray({home}));
+  }
+}
+
+TEST_P(Step, ListsTheRecordFirstInWhatASkippedStepMustNotDo) {
+  const Written run(GetParam());
+  const Script step(run.step);
+  const BufferId record = step.only(OpId::kDecide).writes.at(1);
+  bool decided = false;
+  for (const Op& op : step.ops()) {
+    const OpId id = schedule::id_of(op);
+    // Reading ahead does no harm; everything else after the decision may be called off.
+    EXPECT_EQ(op.predicated, decided && id != OpId::kReadState) << describe(op);
+    if (op.predicated) {
+      EXPECT_EQ(op.reads.front(), record) << describe(op);
+    } else {
+      EXPECT_FALSE(contains(op.reads, record)) << describe(op);
+    }
+    decided = decided || id == OpId::kDecide;
+  }
+}
+
+TEST_P(Step, ChangesNothingOfTheRunBeforeItIsDecided) {
+  const Written run(GetParam());
+  for (const Op& op : run.step->ops()) {
+    if (op.predicated) continue;
+    for (const BufferId id : op.writes) {
+      const bool kept = run.step->persistent(id) && id != run.catalog.workspace;
+      EXPECT_EQ(kept, id == run.catalog.control) << describe(op);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
