@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <cmath>
 #include <optional>
 
 #include "engine/app/commands.h"
@@ -28,10 +28,10 @@ std::optional<double> bigram_baseline(const train::Session& session) {
 void summarise(const data::StepRecord& last, const std::optional<double>& bigram,
                const std::string& folder) {
   if (last.valid_loss && bigram) {
-    log::info(
-        fmt::format("validation loss {:.4f}, a bigram count model of the same split {:.4f}: "
-                    "{:.4f} nats below it",
-                    *last.valid_loss, *bigram, *bigram - *last.valid_loss));
+    const double below = *bigram - *last.valid_loss;
+    log::info(fmt::format(
+        "validation loss {:.4f}, a bigram count model of the same split {:.4f}: {:.4f} nats {} it",
+        *last.valid_loss, *bigram, std::abs(below), below >= 0 ? "below" : "above"));
   }
   log::info(fmt::format("done: weights in {}/final", folder));
 }

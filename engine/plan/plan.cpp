@@ -130,6 +130,13 @@ void widen(Plan& plan, const std::vector<std::uint32_t>& minimum) {
 }  // namespace
 
 Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches) {
+  const std::uint64_t forwards =
+      static_cast<std::uint64_t>(setup.micro_batches) * setup.model.blocks.size();
+  SLUICE_CHECK(forwards <= schedule::kMaxForwards, kConfig,
+               fmt::format("{} micro-batches of {} blocks are {} forwards in one step, at most {} "
+                           "are planned: lower train.gradient_accumulation_steps",
+                           setup.micro_batches, setup.model.blocks.size(), forwards,
+                           schedule::kMaxForwards));
   Plan plan;
   plan.limits = limits;
   plan.catalog = schedule::make_catalog(setup);
