@@ -11,7 +11,7 @@ enum class DryRun { kNo, kYes };
 /// `sluice train FILE [key=value...] [--dry-run]`
 int train(const std::string& file, const std::vector<std::string>& overrides, DryRun dry_run);
 
-/// `sluice config show FILE [key=value...]`: every value of the run, as it would be resolved.
+/// `sluice config show FILE [key=value...]`: every value of the run, defaults included.
 int show_config(const std::string& file, const std::vector<std::string>& overrides);
 /// `sluice config schema`: JSON Schema of the run file.
 int print_schema();

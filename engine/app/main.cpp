@@ -35,7 +35,7 @@ int run(int argc, char** argv) {
 
   CLI::App* config = app.add_subcommand("config", "look at run files");
   config->require_subcommand(1);
-  CLI::App* show = config->add_subcommand("show", "every value of a run, resolved");
+  CLI::App* show = config->add_subcommand("show", "every value of a run");
   add_file(*show, arguments);
   CLI::App* schema = config->add_subcommand("schema", "JSON Schema of the run file, for editors");
   CLI::App* reference = config->add_subcommand("reference", "every key, as docs/config.md");

@@ -39,7 +39,7 @@ void summarise(const data::StepRecord& last, const std::optional<double>& bigram
 }  // namespace
 
 int train(const std::string& file, const std::vector<std::string>& overrides, DryRun dry_run) {
-  const config::Config config = choose_name(config::load(file, overrides, environment()), file);
+  config::Config config = choose_name(config::load(file, overrides, environment()), file);
   log::set_level(config.logging.level);
   for (const std::string& warning : config.warnings) log::warning(warning);
 
@@ -57,9 +57,11 @@ int train(const std::string& file, const std::vector<std::string>& overrides, Dr
 
   train::Session session(job);
   if (dry_run == DryRun::kYes) {
-    log::info(session.report());
+    fmt::print("{}\n", session.report());
     return 0;
   }
+  config.compute.threads = static_cast<unsigned>(session.numbers().threads);
+  config.compute.loss_chunk = session.numbers().loss_chunk;
   create_run_folder(config, describe_machine());
   log::to_file(folder + "/train.log");
   metrics.emplace(folder + "/metrics.jsonl", 0);

@@ -25,7 +25,7 @@ class Ledger {
   Bytes used(prefetch::Tier tier) const;
   Bytes used(prefetch::Tier tier, prefetch::MemoryTag tag) const;
   Bytes limit(prefetch::Tier tier) const { return limits_[static_cast<std::size_t>(tier)]; }
-  /// One line per tier: "cpu 49.0 of 64.0 GiB: parameters 15.0 GiB, optimizer state 34.0 GiB".
+  /// One line per tier: "cpu  49.0 GiB of 64.0 GiB: parameters 15.0 GiB, optimizer state 34.0 GiB".
   std::string table() const;
 
  private:

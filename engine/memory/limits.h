@@ -9,8 +9,8 @@
 namespace sluice::memory {
 
 /// Bytes by tier. gpu: of the device's memory; cpu: of what is available now; nvme: of the free
-/// bytes of the paths, each filesystem counted once. Throws kBudget when a limit asks for more than
-/// the machine has.
+/// bytes of the paths, each filesystem counted once. Throws kBudget when the limit of
+/// gpu or cpu is more than the machine has; of nvme, the store refuses what it cannot hold.
 std::array<Bytes, kTiers> resolve_limits(const Options& options);
 
 }  // namespace sluice::memory

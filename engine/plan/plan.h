@@ -2,7 +2,7 @@
 ///
 /// Every program of the run is written and checked here, so a run that starts cannot meet one that
 /// does not fit. Each pool gets its serial minimum; what a tier has left goes, one slot at a time,
-/// to the pools that are furthest from 1.5 times theirs (docs/design.md 3.5).
+/// to the pools that are furthest from 1.5 times theirs (docs/design.md 3.5 and 3.9).
 #pragma once
 
 #include <array>

@@ -39,7 +39,7 @@ class Writer {
     return static_cast<PoolId>(catalog_.pools.size() - 1);
   }
 
-  /// One pool per distinct size, largest classes first come as the segments do.
+  /// One pool per distinct size, smallest first.
   void pool_per_size(PoolBySize& pools, Tier tier, MemoryTag tag, std::string_view what,
                      std::vector<Bytes> sizes) {
     std::sort(sizes.begin(), sizes.end());

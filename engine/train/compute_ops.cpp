@@ -82,7 +82,7 @@ class Weights : public model::ParamSource {
   BlockViews views_;
 };
 
-/// An autograd Function off the path to what was asked silently does not run: count who came.
+/// Every gradient of the block must be written, once: count who came.
 class Gradients : public model::GradSink {
  public:
   explicit Gradients(BlockViews views) : views_(views) { views_.clear_padding(); }

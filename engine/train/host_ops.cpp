@@ -172,8 +172,8 @@ void HostOps::decide(const OpBytes& op) {
     ++control.skipped_in_row;
     const bool stop = rules_.train.on_nonfinite == OnNonFinite::kStop;
     SLUICE_CHECK(!stop && control.skipped_in_row < rules_.train.max_skips, kNonFinite,
-                 fmt::format("step {}: loss {}, gradient norm {}; {}; the weights are those of the "
-                             "last applied step: lower optimizer.lr or look at the data",
+                 fmt::format("step {}: loss {}, gradient norm {}; {}; nothing is saved: "
+                             "lower optimizer.lr or look at the data",
                              tag.step + 1, loss, gnorm,
                              stop ? "train.on_nonfinite is stop"
                                   : fmt::format("{} skipped steps in a row, train.max_skips is {}",

@@ -114,6 +114,8 @@ class Session::Loop {
         report();
       } else {
         last_ = finished;
+        read_ = m_.conductor.nvme_read();
+        written_ = m_.conductor.nvme_written();
       }
     }
   }

@@ -1,7 +1,7 @@
 /// One run, from its options to its final weights.
 ///
-/// The constructor does everything that can fail before step 1: data, workspace, plan, disks. run()
-/// is the stream of programs.
+/// The constructor does what can fail without allocating: data, workspace, plan. run() takes the
+/// memory and the disks before step 1, then it is the stream of programs.
 ///
 /// Thread  one; it starts and joins all others
 /// Throws  kConfig, kBudget, kIo, kFormat, kNonFinite; nothing is half-written then
@@ -28,6 +28,8 @@ class Session {
   std::string report() const;
   const plan::Plan& plan() const { return plan_; }
   std::int64_t steps() const { return steps_; }
+  /// What `auto` came to; part of the run's numbers, so it is recorded.
+  const Numbers& numbers() const { return numbers_; }
   const data::Dataset& train_data() const { return train_; }
   const data::Dataset* valid_data() const { return valid_ ? &*valid_ : nullptr; }
   /// Samples of one evaluation.

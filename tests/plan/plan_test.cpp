@@ -208,6 +208,18 @@ TEST(Plan, RefusalNamesTheClassesOfBytesOfThatTier) {
               AllOf(HasSubstr("(optimizer state "), ::testing::Not(HasSubstr("parameters"))));
 }
 
+TEST(Plan, OfMoreForwardsThanCanBePlannedIsRefusedAtOnce) {
+  auto setup = setup_of({});
+  setup.micro_batches = 1'000'000;
+  try {
+    make_plan(setup, kPlenty, 0);
+    FAIL() << "five million forwards were accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, Errc::kConfig);
+    EXPECT_THAT(error.what(), HasSubstr("lower train.gradient_accumulation_steps"));
+  }
+}
+
 TEST(Plan, RefusalSaysWhatToMoveOrLower) {
   Placement p;
   EXPECT_THAT(refusal_one_byte_below(setup_of(p), Tier::kNvme),

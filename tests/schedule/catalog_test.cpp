@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/base/error.h"
 #include "tests/schedule/placements.h"
 
 namespace sluice::testing {
@@ -80,6 +81,19 @@ TEST(Setup, CutsSegmentsIntoChunksOfTheSubGroupSize) {
     several = several || setup.chunks[s].size() > 2;
   }
   EXPECT_TRUE(several);
+}
+
+TEST(Setup, WithMoreChunksThanCanBePlannedIsRefusedWithTheFix) {
+  shape::Model model = tiny_model(TinyModel::kLlama);
+  model.segments[0].tensors[0].shape = {std::int64_t{1} << 34, 4};
+  try {
+    schedule::make_setup(std::move(model), {.sub_group_size = 48_KiB});
+    FAIL() << "sixteen million chunks were accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, Errc::kBudget);
+    EXPECT_NE(std::string(error.what()).find("raise zero_optimization.sub_group_size"),
+              std::string::npos);
+  }
 }
 
 TEST(Setup, CountsATiedEmbeddingTwice) {
