@@ -74,7 +74,8 @@ class BufferTable {
       : first_buffer_(first_buffer), first_leaf_(first_leaf) {}
 
   BufferId buffer(const Buffer& buffer);
-  /// Throws kLogic when the parent is a part, or the bytes leave it; seal() throws when parts overlap.
+  /// Throws kLogic when the parent is a part, or the bytes leave it; seal() throws when parts
+  /// overlap.
   BufferId part_of(BufferId parent, Bytes offset, Bytes bytes);
   /// No more buffers or parts; leaves are numbered.
   void seal();
