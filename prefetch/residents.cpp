@@ -16,7 +16,8 @@ std::string_view name_of(Tier tier) {
 
 std::string_view name_of(MemoryTag tag) {
   constexpr std::array<std::string_view, kMemoryTags> kNames = {
-      "parameters", "gradients", "optimizer state", "activations", "workspace", "batch", "control"};
+      "parameters",  "gradients", "optimizer state", "activations",
+      "kept graphs", "workspace", "batch",           "control"};
   return kNames[static_cast<std::size_t>(tag)];
 }
 

@@ -29,11 +29,12 @@ enum class MemoryTag : std::uint8_t {
   kGradient,
   kState,       ///< master, m, v
   kActivation,  ///< block inputs and their gradients
+  kGraph,       ///< what kept layers leave from forward to backward
   kWorkspace,
   kBatch,
   kControl
 };
-inline constexpr std::size_t kMemoryTags = 7;
+inline constexpr std::size_t kMemoryTags = 8;
 std::string_view name_of(MemoryTag tag);
 
 /// Memory is handed out in whole slots of one size: one buffer, one slot.

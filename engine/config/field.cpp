@@ -169,13 +169,16 @@ std::vector<Field> placement_fields() {
   using C = Config;
   using Z = schedule::Options;
   using memory::Unified;
+  using schedule::ActivationHome;
   using schedule::GradientHome;
   using schedule::OptimizerHome;
   using schedule::ParamHome;
   return {
       key("zero_optimization.offload_param.device",
-          choice<ParamHome>(
-              {{"cpu", ParamHome::kCpu}, {"none", ParamHome::kNone}, {"auto", ParamHome::kCpu}}),
+          choice<ParamHome>({{"cpu", ParamHome::kCpu},
+                             {"none", ParamHome::kNone},
+                             {"nvme", ParamHome::kNvme},
+                             {"auto", ParamHome::kCpu}}),
           "home of the weights; none is the device, auto is cpu", &C::zero_optimization,
           &Z::offload_param),
       key("zero_optimization.offload_gradient.device",
@@ -190,6 +193,13 @@ std::vector<Field> placement_fields() {
                                  {"auto", OptimizerHome::kCpu}}),
           "home of master weights and moments; auto is cpu", &C::zero_optimization,
           &Z::offload_optimizer),
+      key("zero_optimization.offload_activation.device",
+          choice<ActivationHome>({{"none", ActivationHome::kNone},
+                                  {"cpu", ActivationHome::kCpu},
+                                  {"nvme", ActivationHome::kNvme},
+                                  {"auto", ActivationHome::kNone}}),
+          "where the inputs of the layers wait for backward; none is the device, auto is none",
+          &C::zero_optimization, &Z::offload_activation),
       key("zero_optimization.sub_group_size", or_auto(size(kGrainOfState, kMostBytes, 1_B)),
           "bytes of state (12 per parameter) that the optimizer takes at a time; DeepSpeed counts "
           "elements here",

@@ -1,9 +1,8 @@
 #include "engine/model/attention.h"
 
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
-#include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <utility>
 
@@ -51,9 +50,19 @@ at::Tensor split_heads(const at::Tensor& t_NQ, const shape::Decoder& d, BatchSha
   return t_NQ.view({shape.batch, shape.seq, t_NQ.size(1) / d.head_dim, d.head_dim});
 }
 
+/// As the kernel wants them: [B, h, S, D].
+at::Tensor heads(const at::Tensor& t_NQ, const shape::Decoder& d, BatchShape shape) {
+  return split_heads(t_NQ, d, shape).transpose(1, 2);
+}
+
 at::Tensor join_heads(const at::Tensor& t_BhSD) {
   const at::Tensor t_BShD = t_BhSD.transpose(1, 2);
   return t_BShD.reshape({t_BShD.size(0) * t_BShD.size(1), t_BShD.size(2) * t_BShD.size(3)});
+}
+
+at::Tensor turn_heads(const at::Tensor& t_NQ, const shape::Decoder& d, BatchShape shape,
+                      const Rotary& rotary, Turn turn) {
+  return rotate(split_heads(t_NQ, d, shape), rotary, turn).view({t_NQ.size(0), t_NQ.size(1)});
 }
 
 }  // namespace
@@ -70,48 +79,38 @@ Linear attention_output(const shape::Decoder& d) {
           d.attention_out_bias ? std::optional(Role::kOutBias) : std::nullopt};
 }
 
-at::Tensor Attended::context_NQ() const {
-  return join_heads(out_BhSD.detach());
-}
-
 Attended attend(const shape::Decoder& d, const ParamSource& params, at::Tensor n_NH,
-                BatchShape shape, Keep keep) {
+                BatchShape shape) {
   Qkv qkv = project(d, params, n_NH);
   n_NH.reset();
-  at::Tensor q = split_heads(std::exchange(qkv.q_NQ, {}), d, shape);
-  at::Tensor k = split_heads(std::exchange(qkv.k_NK, {}), d, shape);
-  at::Tensor v = split_heads(std::exchange(qkv.v_NK, {}), d, shape);
   if (d.positions == shape::Positions::kRotary) {
-    const Rotary rotary = make_rotary(d, shape.seq, q.device());
-    q = rotate(q, rotary, Turn::kForward);
-    k = rotate(k, rotary, Turn::kForward);
+    const Rotary rotary = make_rotary(d, shape.seq, qkv.q_NQ.device());
+    qkv.q_NQ = turn_heads(qkv.q_NQ, d, shape, rotary, Turn::kForward);
+    qkv.k_NK = turn_heads(qkv.k_NK, d, shape, rotary, Turn::kForward);
   }
-  Attended a{q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), {}};
-  if (keep == Keep::kForBackward) {
-    for (at::Tensor* t : {&a.q_BhSD, &a.k_BgSD, &a.v_BgSD}) *t = t->detach().requires_grad_(true);
-  }
-  const c10::AutoGradMode graph(keep == Keep::kForBackward);
-  a.out_BhSD = at::scaled_dot_product_attention(
-      a.q_BhSD, a.k_BgSD, a.v_BgSD, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true,
-      /*scale=*/std::nullopt, /*enable_gqa=*/d.kv_heads != d.heads);
-  return a;
+  const auto [out_BhSD, logsumexp_BhS] = at::_scaled_dot_product_flash_attention_for_cpu(
+      heads(qkv.q_NQ, d, shape), heads(qkv.k_NK, d, shape), heads(qkv.v_NK, d, shape),
+      /*dropout_p=*/0.0, /*is_causal=*/true);
+  return {qkv.q_NQ, qkv.k_NK, qkv.v_NK, join_heads(out_BhSD),
+          logsumexp_BhS.transpose(1, 2).reshape({-1, d.heads})};
 }
 
 at::Tensor attend_backward(const shape::Decoder& d, const ParamSource& params, GradSink& grads,
-                           const at::Tensor& n_NH, Attended&& a, const at::Tensor& dcontext_NQ) {
-  const BatchShape shape{a.q_BhSD.size(0), a.q_BhSD.size(2)};
-  const at::Tensor dout = split_heads(dcontext_NQ, d, shape).transpose(1, 2);
-  std::vector<at::Tensor> dheads =
-      torch::autograd::grad({a.out_BhSD}, {a.q_BhSD, a.k_BgSD, a.v_BgSD}, {dout});
+                           const at::Tensor& n_NH, Attended&& a, BatchShape shape,
+                           const at::Tensor& dcontext_NQ) {
+  const auto logsumexp_BhS = a.logsumexp_Nh.view({shape.batch, shape.seq, d.heads}).transpose(1, 2);
+  auto [dq_BhSD, dk_BgSD, dv_BgSD] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      heads(dcontext_NQ, d, shape), heads(a.q_NQ, d, shape), heads(a.k_NK, d, shape),
+      heads(a.v_NK, d, shape), heads(a.context_NQ, d, shape), logsumexp_BhS,
+      /*dropout_p=*/0.0, /*is_causal=*/true);
   a = {};
+  Qkv dqkv{join_heads(std::exchange(dq_BhSD, {})), join_heads(std::exchange(dk_BgSD, {})),
+           join_heads(std::exchange(dv_BgSD, {}))};
   if (d.positions == shape::Positions::kRotary) {
-    const Rotary rotary = make_rotary(d, shape.seq, dout.device());
-    for (at::Tensor* t : {&dheads[0], &dheads[1]}) {
-      *t = rotate(t->transpose(1, 2), rotary, Turn::kBack).transpose(1, 2);
-    }
+    const Rotary rotary = make_rotary(d, shape.seq, dcontext_NQ.device());
+    dqkv.q_NQ = turn_heads(dqkv.q_NQ, d, shape, rotary, Turn::kBack);
+    dqkv.k_NK = turn_heads(dqkv.k_NK, d, shape, rotary, Turn::kBack);
   }
-  Qkv dqkv{join_heads(dheads[0]), join_heads(dheads[1]), join_heads(dheads[2])};
-  dheads.clear();
   return project_backward(d, params, grads, n_NH, std::move(dqkv));
 }
 

@@ -19,23 +19,20 @@ struct BatchShape {
   std::int64_t seq;
 };
 
-enum class Keep { kNothing, kForBackward };
-
-/// What the heads saw and gave. Kept for backward it carries LibTorch's graph of the attention
-/// kernel alone, because which kernel that is depends on the device.
+/// What the heads saw and gave: with it the kernel's backward needs no forward. Heads lie side by
+/// side in each token.
 struct Attended {
-  at::Tensor q_BhSD, k_BgSD, v_BgSD;
-  at::Tensor out_BhSD;
-
-  at::Tensor context_NQ() const;  ///< the heads side by side: the input of attention_output
+  at::Tensor q_NQ, k_NK, v_NK;  ///< after rotary
+  at::Tensor context_NQ;        ///< the input of attention_output
+  at::Tensor logsumexp_Nh;      ///< fp32, of each head's scores
 };
 
 /// Drops `n_NH`, its normed input, as soon as it has been used.
 Attended attend(const shape::Decoder& decoder, const ParamSource& params, at::Tensor n_NH,
-                BatchShape shape, Keep keep);
+                BatchShape shape);
 /// Returns the gradient of `n_NH`, given the one of the context.
 at::Tensor attend_backward(const shape::Decoder& decoder, const ParamSource& params,
                            GradSink& grads, const at::Tensor& n_NH, Attended&& attended,
-                           const at::Tensor& dcontext_NQ);
+                           BatchShape shape, const at::Tensor& dcontext_NQ);
 
 }  // namespace sluice::model

@@ -14,6 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "engine/model/kept.h"
 #include "engine/model/params.h"
 #include "engine/shape/decoder.h"
 
@@ -32,6 +33,13 @@ void layer_forward(const shape::Decoder& decoder, const ParamSource& params,
 void layer_backward(const shape::Decoder& decoder, const ParamSource& params,
                     const at::Tensor& x_BSH, const at::Tensor& dy_BSH, GradSink& grads,
                     at::Tensor out_dx_BSH);
+
+/// The same pair for a layer that keeps its forward: the same bits. Forward fills `kept` whole.
+void layer_forward_keep(const shape::Decoder& decoder, const ParamSource& params,
+                        const at::Tensor& x_BSH, at::Tensor out_BSH, const KeptLayer& kept);
+void layer_backward_kept(const shape::Decoder& decoder, const ParamSource& params,
+                         const at::Tensor& x_BSH, const at::Tensor& dy_BSH, KeptLayer kept,
+                         GradSink& grads, at::Tensor out_dx_BSH);
 
 struct HeadResult {
   double loss_sum;  ///< cross entropy in nats, summed over the targets

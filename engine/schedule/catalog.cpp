@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/shape/kept.h"
+
 namespace sluice::schedule {
 
 using prefetch::Buffer;
@@ -14,6 +16,18 @@ using prefetch::PoolId;
 using prefetch::Tier;
 
 namespace {
+
+Tier tier_of(ParamHome home) {
+  switch (home) {
+    case ParamHome::kNone:
+      return Tier::kGpu;
+    case ParamHome::kCpu:
+      return Tier::kCpu;
+    case ParamHome::kNvme:
+      return Tier::kNvme;
+  }
+  return Tier::kCpu;
+}
 
 /// Declares pools while the catalog is written.
 class Writer {
@@ -65,6 +79,17 @@ class Writer {
     const Sizes sizes = sizes_of(setup_);
     catalog_.activations =
         pool(Tier::kGpu, MemoryTag::kActivation, "activations", sizes.activation);
+    if (setup_.saves_activations_on_host()) {
+      catalog_.host_activations =
+          pool(Tier::kCpu, MemoryTag::kActivation, "saved activations", sizes.activation);
+    }
+    if (setup_.homes.offload_activation == ActivationHome::kNvme) {
+      catalog_.disk_activations =
+          pool(Tier::kNvme, MemoryTag::kActivation, "saved activations", sizes.activation);
+    }
+    if (setup_.kept_layers > 0) {
+      catalog_.graphs = pool(Tier::kGpu, MemoryTag::kGraph, "kept graphs", sizes.graph);
+    }
     catalog_.host_batch = pool(Tier::kCpu, MemoryTag::kBatch, "batches", sizes.batch);
     catalog_.device_batch = setup_.sharing == Sharing::kUnified
                                 ? catalog_.host_batch
@@ -80,7 +105,8 @@ class Writer {
 
   void parameters() {
     const Bytes elem = size_of(setup_.compute);
-    const Tier home = setup_.homes.offload_param == ParamHome::kNone ? Tier::kGpu : Tier::kCpu;
+    const bool separate = setup_.sharing == Sharing::kSeparate;
+    const Tier home = tier_of(setup_.homes.offload_param);
     PoolBySize homes;
     pool_per_size(homes, home, MemoryTag::kParam, "parameters", segment_bytes(elem));
     for (std::size_t s = 0; s < setup_.layouts.size(); ++s) {
@@ -96,7 +122,11 @@ class Writer {
       pool_per_size(catalog_.device_params, Tier::kGpu, MemoryTag::kParam, "fetched parameters",
                     segment_bytes(elem));
     }
-    if (home == Tier::kGpu && setup_.sharing == Sharing::kSeparate) {
+    if (home == Tier::kNvme && separate) {
+      pool_per_size(catalog_.staged_params, Tier::kCpu, MemoryTag::kParam, "staged parameters",
+                    segment_bytes(elem));
+    }
+    if (home == Tier::kNvme || (home == Tier::kGpu && separate)) {
       pool_per_size(catalog_.fresh, Tier::kCpu, MemoryTag::kParam, "fresh parameters",
                     chunk_bytes(elem));
     }
@@ -174,11 +204,14 @@ Sizes sizes_of(const Setup& setup) {
   const auto tokens = static_cast<Bytes>(setup.micro_batch * setup.seq_len);
   std::uint64_t largest = 0;
   for (const auto& layout : setup.layouts) largest = std::max(largest, layout.elems);
-  return {.activation =
-              tokens * static_cast<Bytes>(setup.model.decoder.hidden) * size_of(setup.compute),
-          .batch = tokens * 2 * sizeof(std::int64_t),
-          .norms = largest / kGrainElems * sizeof(double),
-          .record = 256};
+  const auto hidden = static_cast<Bytes>(setup.model.decoder.hidden);
+  return {
+      .activation = round_up(tokens * hidden * size_of(setup.compute), kAlignment),
+      .batch = tokens * 2 * sizeof(std::int64_t),
+      .graph = shape::kept_of(setup.model.decoder, setup.micro_batch * setup.seq_len, setup.compute)
+                   .bytes,
+      .norms = largest / kGrainElems * sizeof(double),
+      .record = 256};
 }
 
 Catalog make_catalog(const Setup& setup) {

@@ -34,14 +34,18 @@ struct Catalog {
   std::vector<std::vector<prefetch::BufferId>> states;       ///< by segment and chunk, at home
 
   // Pools of transients; a class that this run does not need has no pools.
+  PoolBySize staged_params;  ///< weights on their way from nvme to the device
   PoolBySize device_params;  ///< fetched weights
   PoolBySize contributions;  ///< gradients as the compute lane writes them
   PoolBySize staged;         ///< contributions on their way into a sum on the host
   PoolBySize gradients;      ///< at home: the gradient of the step
   PoolBySize host_chunks;    ///< a chunk of a device gradient, copied for the optimizer
-  PoolBySize fresh;          ///< a chunk of new weights on its way to the device
+  PoolBySize fresh;          ///< a chunk of new weights on its way to the device or to nvme
   PoolBySize state_chunks;   ///< state read from nvme
   prefetch::PoolId activations = 0;
+  prefetch::PoolId host_activations = 0;  ///< saved there, or on their way to and from nvme
+  prefetch::PoolId disk_activations = 0;
+  prefetch::PoolId graphs = 0;  ///< of kept layers
   prefetch::PoolId device_batch = 0;
   prefetch::PoolId host_batch = 0;
   prefetch::PoolId norms = 0;    ///< partial sums of squares of a segment
@@ -50,7 +54,8 @@ struct Catalog {
 
 /// Bytes of the buffers that have one size.
 struct Sizes {
-  Bytes activation, batch, norms, record;
+  Bytes activation;  ///< whole kAlignment: it may go to a drive
+  Bytes batch, graph, norms, record;
 };
 Sizes sizes_of(const Setup& setup);
 

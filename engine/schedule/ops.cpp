@@ -3,12 +3,36 @@
 namespace sluice::schedule {
 
 prefetch::OpKind kind_of(OpId id) {
-  static constexpr std::array kNames = {
-      "load batch",  "fetch batch", "fetch weights",  "embed forward",  "layer forward",
-      "head",        "head loss",   "layer backward", "embed backward", "offload gradient",
-      "accumulate",  "add uses",    "norm",           "decide",         "read state",
-      "adam",        "write state", "publish",        "init control",   "init state",
-      "report loss", "save"};
+  static constexpr std::array kNames = {"load batch",
+                                        "fetch batch",
+                                        "read weights",
+                                        "fetch weights",
+                                        "embed forward",
+                                        "layer forward",
+                                        "layer forward keep",
+                                        "head",
+                                        "head loss",
+                                        "layer backward",
+                                        "layer backward kept",
+                                        "embed backward",
+                                        "offload activation",
+                                        "write activation",
+                                        "read activation",
+                                        "fetch activation",
+                                        "offload gradient",
+                                        "accumulate",
+                                        "add uses",
+                                        "norm",
+                                        "decide",
+                                        "read state",
+                                        "adam",
+                                        "write state",
+                                        "publish",
+                                        "write weights",
+                                        "init control",
+                                        "init state",
+                                        "report loss",
+                                        "save"};
   static_assert(kNames.size() == static_cast<std::size_t>(OpId::kCount));
   return {static_cast<std::uint16_t>(id), kNames[static_cast<std::size_t>(id)]};
 }

@@ -9,14 +9,23 @@
 namespace sluice::schedule {
 
 /// none: it stays on the device.
-enum class ParamHome : std::uint8_t { kNone, kCpu };
+enum class ParamHome : std::uint8_t { kNone, kCpu, kNvme };
 enum class GradientHome : std::uint8_t { kNone, kCpu };
 enum class OptimizerHome : std::uint8_t { kCpu, kNvme };
+enum class ActivationHome : std::uint8_t { kNone, kCpu, kNvme };
+
+/// Which layers run their forward again in backward.
+enum class Recompute : std::uint8_t {
+  kAuto,  ///< all where weights are fetched; else those that the device has no room to keep
+  kEveryLayer
+};
 
 struct Options {
   ParamHome offload_param = ParamHome::kCpu;
   GradientHome offload_gradient = GradientHome::kCpu;
   OptimizerHome offload_optimizer = OptimizerHome::kCpu;
+  ActivationHome offload_activation = ActivationHome::kNone;
+  Recompute recompute = Recompute::kAuto;
   /// Bytes of state (master, m, v in fp32) per chunk of the optimizer; nullopt = auto.
   std::optional<Bytes> sub_group_size;
 };

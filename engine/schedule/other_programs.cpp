@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <map>
+
 #include "engine/schedule/programs.h"
 #include "engine/schedule/writer.h"
 
@@ -20,7 +23,7 @@ class Init : public ProgramWriter {
   void init(Where where) {
     const Bytes bytes = chunk_elems(where) * zero::kStateBytesPerElem;
     const BufferId state =
-        on_nvme() ? transient(catalog_.state_chunks.at(bytes), bytes) : home_state(where);
+        state_on_nvme() ? transient(catalog_.state_chunks.at(bytes), bytes) : home_state(where);
     const BufferId fresh = fresh_param(where);
     op(OpId::kInitState, LaneKind::kCpu, where, {}, {state, fresh},
        {.bytes = static_cast<double>(bytes)});
@@ -35,19 +38,33 @@ class Evaluation : public ProgramWriter {
       : ProgramWriter("evaluation", setup, catalog) {}
 
   std::shared_ptr<const prefetch::Program> write(std::int64_t batches) {
-    Buffers losses;
-    for (int mb = 0; mb < static_cast<int>(batches); ++mb) {
-      const BufferId batch = fetch_batch(mb);
-      BufferId x = batch;
-      for (int b = 0; b + 1 < blocks(); ++b) x = forward(b, fetch(block(b)), x, mb);
-      const int head = blocks() - 1;
-      losses.push_back(transient(catalog_.records, sizes_of(setup_).record));
-      compute(OpId::kHeadLoss, head, mb, fetch(block(head)) + Buffers{x, batch}, {losses.back()},
-              forward_flops(head));
+    const auto group = static_cast<int>(setup_.streams_params() ? setup_.micro_batches : 1);
+    for (int first = 0; first < static_cast<int>(batches); first += group) {
+      sweep(first, std::min(first + group, static_cast<int>(batches)));
     }
-    op(OpId::kReportLoss, LaneKind::kControl, {}, losses, {});
+    op(OpId::kReportLoss, LaneKind::kControl, {}, losses_, {});
     return finish();
   }
+
+ private:
+  /// These micro-batches, block by block: streamed weights are fetched once for all of them.
+  void sweep(int first, int end) {
+    std::map<int, BufferId> batch, x;
+    for (int mb = first; mb < end; ++mb) batch[mb] = x[mb] = fetch_batch(mb);
+    const int head = blocks() - 1;
+    for (int b = 0; b < head; ++b) {
+      const Buffers weights = fetch(block(b));
+      for (int mb = first; mb < end; ++mb) x[mb] = forward(b, weights, x[mb], mb);
+    }
+    const Buffers weights = fetch(block(head));
+    for (int mb = first; mb < end; ++mb) {
+      losses_.push_back(transient(catalog_.records, sizes_of(setup_).record));
+      compute(OpId::kHeadLoss, head, mb, weights + Buffers{x[mb], batch[mb]}, {losses_.back()},
+              forward_flops(head));
+    }
+  }
+
+  Buffers losses_;  // by micro-batch
 };
 
 class Final : public ProgramWriter {

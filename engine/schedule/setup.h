@@ -32,6 +32,7 @@ struct Setup {
   std::int64_t micro_batch = 1;    ///< sequences
   std::int64_t seq_len = 1;        ///< tokens
   std::int64_t micro_batches = 1;  ///< per step
+  std::int64_t kept_layers = 0;    ///< so many, from the last, keep their forward for backward
   Bytes workspace = 0;             ///< of the compute lane
 
   std::int64_t tokens_per_step() const { return micro_batch * seq_len * micro_batches; }
@@ -40,7 +41,23 @@ struct Setup {
   }
   /// Weights are fetched into a device slot for each use.
   bool streams_params() const {
-    return homes.offload_param == ParamHome::kCpu && sharing == Sharing::kSeparate;
+    return homes.offload_param == ParamHome::kNvme ||
+           (homes.offload_param == ParamHome::kCpu && sharing == Sharing::kSeparate);
+  }
+  /// Block inputs leave the device between forward and backward.
+  bool saves_activations() const {
+    return homes.offload_activation == ActivationHome::kNvme || saves_activations_on_host();
+  }
+  /// Through host memory, to stay there or on the way to nvme.
+  bool saves_activations_on_host() const {
+    return homes.offload_activation != ActivationHome::kNone && sharing == Sharing::kSeparate;
+  }
+  /// A layer whose weights are there anyway can keep its forward instead of running it again.
+  bool may_keep() const { return homes.recompute == Recompute::kAuto && !streams_params(); }
+  /// The block is one of the kept layers. The last block is the head.
+  bool keeps(int block) const {
+    const auto blocks = static_cast<std::int64_t>(model.blocks.size());
+    return block < blocks - 1 && block >= blocks - 1 - kept_layers;
   }
 };
 

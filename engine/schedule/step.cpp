@@ -1,5 +1,6 @@
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "engine/schedule/programs.h"
 #include "engine/schedule/writer.h"
@@ -39,50 +40,96 @@ class Step : public ProgramWriter {
   }
 
  private:
+  using ByMicroBatch = std::map<int, BufferId>;
+
   /// Forward and backward of these micro-batches, block by block.
   void sweep(const std::vector<int>& micro_batches) {
     const int head = blocks() - 1;
-    std::map<int, BufferId> batch;
-    std::vector<std::map<int, BufferId>> input(static_cast<std::size_t>(blocks()));
-    for (const int mb : micro_batches) batch[mb] = input[0][mb] = fetch_batch(mb);
+    ByMicroBatch batch, x;
+    std::vector<ByMicroBatch> saved(static_cast<std::size_t>(blocks()));
+    for (const int mb : micro_batches) batch[mb] = x[mb] = fetch_batch(mb);
     for (int b = 0; b < head; ++b) {
       const Buffers weights = fetch(block(b));
       for (const int mb : micro_batches) {
-        input[static_cast<std::size_t>(b) + 1][mb] =
-            forward(b, weights, input[static_cast<std::size_t>(b)][mb], mb);
+        x[mb] = setup_.keeps(b) ? forward_keeping(b, weights, x[mb], mb)
+                                : forward(b, weights, x[mb], mb);
+        if (b + 1 < head) saved[static_cast<std::size_t>(b) + 1][mb] = save(b + 1, mb, x[mb]);
       }
     }
 
-    std::map<int, BufferId> d_output;
+    ByMicroBatch dx;
     const Buffers head_weights = fetch(block(head));
     for (const int mb : micro_batches) {
-      const BufferId x = input.back()[mb];
-      const BufferId dx = activation();
+      dx[mb] = activation();
       const BufferId loss = transient(catalog_.records, sizes_of(setup_).record);
       losses_[static_cast<std::size_t>(mb)] = loss;
-      backward(OpId::kHeadTrain, head, mb, head_weights + Buffers{x, batch[mb]}, {dx, loss});
-      d_output[mb] = dx;
+      backward(OpId::kHeadTrain, head, mb, head_weights + Buffers{x[mb], batch[mb]},
+               {dx[mb], loss});
     }
     for (int b = head - 1; b > 0; --b) {
       const Buffers weights = fetch(block(b));
       for (const int mb : micro_batches) {
-        const BufferId dx = activation();
-        backward(OpId::kLayerBackward, b, mb,
-                 weights + Buffers{input[static_cast<std::size_t>(b)][mb], d_output[mb]}, {dx});
-        d_output[mb] = dx;
+        const BufferId input = restore(b, mb, saved[static_cast<std::size_t>(b)][mb]);
+        const Buffers reads = weights + Buffers{input, dx[mb]};
+        dx[mb] = activation();
+        if (setup_.keeps(b)) {
+          backward(OpId::kLayerBackwardKept, b, mb, reads + Buffers{graph(b, mb)}, {dx[mb]});
+        } else {
+          backward(OpId::kLayerBackward, b, mb, reads, {dx[mb]});
+        }
       }
     }
     for (const int mb : micro_batches) {
-      backward(OpId::kEmbedBackward, 0, mb, {batch[mb], d_output[mb]}, {});
+      backward(OpId::kEmbedBackward, 0, mb, {batch[mb], dx[mb]}, {});
     }
+  }
+
+  BufferId& graph(int b, int mb) { return graphs_[{b, mb}]; }
+
+  BufferId forward_keeping(int b, const Buffers& weights, BufferId input, int mb) {
+    const BufferId output = activation();
+    graph(b, mb) = transient(catalog_.graphs, sizes_of(setup_).graph);
+    compute(OpId::kLayerForwardKeep, b, mb, weights + Buffers{input}, {output, graph(b, mb)},
+            forward_flops(b));
+    return output;
+  }
+
+  /// The input of a block where it waits for backward.
+  BufferId save(int b, int mb, BufferId input) {
+    if (!setup_.saves_activations()) return input;
+    const Where where{.segment = block(b).segments.front(), .micro_batch = mb};
+    const bool disk = setup_.homes.offload_activation == ActivationHome::kNvme;
+    BufferId at = input;
+    if (separate()) {
+      at = moved(OpId::kOffloadActivation, LaneKind::kDeviceToHost, where, at,
+                 catalog_.host_activations);
+    }
+    if (!disk) return at;
+    return moved(OpId::kWriteActivation, LaneKind::kNvmeWrite, where, at,
+                 catalog_.disk_activations);
+  }
+
+  /// The way back: the input of a block where the compute lane can read it.
+  BufferId restore(int b, int mb, BufferId saved) {
+    if (!setup_.saves_activations()) return saved;
+    const Where where{.segment = block(b).segments.front(), .micro_batch = mb};
+    const bool disk = setup_.homes.offload_activation == ActivationHome::kNvme;
+    BufferId at = saved;
+    if (disk) {
+      at = moved(OpId::kReadActivation, LaneKind::kNvmeRead, where, at,
+                 separate() ? catalog_.host_activations : catalog_.activations);
+    }
+    if (!separate()) return at;
+    return moved(OpId::kFetchActivation, LaneKind::kHostToDevice, where, at, catalog_.activations);
   }
 
   /// A compute op that writes the gradients of its block's segments, and where they go from there.
   void backward(OpId id, int b, int mb, const Buffers& reads, const Buffers& writes) {
     Buffers contributions;
     for (const int s : block(b).segments) contributions.push_back(contribution(s));
-    // One forward (the head's own, a layer's recomputation) and a backward of twice its size.
-    compute(id, b, mb, reads, writes + contributions, 3 * forward_flops(b));
+    // A backward of twice the forward's size, and a forward: the head's own, a layer's again.
+    const double forwards = id == OpId::kLayerBackwardKept ? 2 : 3;
+    compute(id, b, mb, reads, writes + contributions, forwards * forward_flops(b));
     for (std::size_t i = 0; i < contributions.size(); ++i) {
       collect(block(b).segments[i], b, mb, contributions[i]);
     }
@@ -176,6 +223,7 @@ class Step : public ProgramWriter {
 
   std::vector<std::map<int, BufferId>> gradients_;  // by segment, then by the block that uses it
   std::vector<std::int64_t> contributions_left_;    // by segment
+  std::map<std::pair<int, int>, BufferId> graphs_;  // by kept block and micro-batch
   Buffers losses_;                                  // by micro-batch
   Buffers norms_;                                   // by segment: the global order of grains
   BufferId record_ = 0;

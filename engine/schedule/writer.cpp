@@ -2,14 +2,26 @@
 
 namespace sluice::schedule {
 
+BufferId ProgramWriter::moved(OpId id, LaneKind lane, Where where, BufferId from,
+                              prefetch::PoolId to) {
+  const Bytes bytes = program_->info(from).bytes;
+  const BufferId copy = transient(to, bytes);
+  op(id, lane, where, {from}, {copy}, {.bytes = static_cast<double>(bytes)});
+  return copy;
+}
+
 BufferId ProgramWriter::fetch(int segment) {
   const BufferId home = catalog_.params[static_cast<std::size_t>(segment)];
   if (!setup_.streams_params()) return home;
-  const Bytes bytes = segment_bytes(segment);
-  const BufferId slot = transient(catalog_.device_params.at(bytes), bytes);
-  op(OpId::kFetchWeights, LaneKind::kHostToDevice, {.segment = segment}, {home}, {slot},
-     {.bytes = static_cast<double>(bytes)});
-  return slot;
+  const Where where{.segment = segment};
+  const prefetch::PoolId device = catalog_.device_params.at(segment_bytes(segment));
+  if (!params_on_nvme()) {
+    return moved(OpId::kFetchWeights, LaneKind::kHostToDevice, where, home, device);
+  }
+  if (!separate()) return moved(OpId::kReadWeights, LaneKind::kNvmeRead, where, home, device);
+  const BufferId staged = moved(OpId::kReadWeights, LaneKind::kNvmeRead, where, home,
+                                catalog_.staged_params.at(segment_bytes(segment)));
+  return moved(OpId::kFetchWeights, LaneKind::kHostToDevice, where, staged, device);
 }
 
 Buffers ProgramWriter::fetch(const shape::Block& block) {
@@ -50,7 +62,7 @@ BufferId ProgramWriter::forward(int b, const Buffers& weights, BufferId input, i
 }
 
 BufferId ProgramWriter::read_state(Where where) {
-  if (!on_nvme()) return home_state(where);
+  if (!state_on_nvme()) return home_state(where);
   const Bytes bytes = chunk_elems(where) * zero::kStateBytesPerElem;
   const BufferId slot = transient(catalog_.state_chunks.at(bytes), bytes);
   op(OpId::kReadState, LaneKind::kNvmeRead, where, {home_state(where)}, {slot},
@@ -59,20 +71,24 @@ BufferId ProgramWriter::read_state(Where where) {
 }
 
 void ProgramWriter::write_state(Where where, BufferId state, const Buffers& record) {
-  if (!on_nvme()) return;
+  if (!state_on_nvme()) return;
   op_if(record, OpId::kWriteState, LaneKind::kNvmeWrite, where, {state}, {home_state(where)},
         {.bytes = static_cast<double>(chunk_elems(where) * zero::kStateBytesPerElem)});
 }
 
 BufferId ProgramWriter::fresh_param(Where where) {
-  if (setup_.homes.offload_param == ParamHome::kCpu || !separate()) return home_param(where);
+  const bool written_at_home = setup_.homes.offload_param == ParamHome::kCpu ||
+                               (setup_.homes.offload_param == ParamHome::kNone && !separate());
+  if (written_at_home) return home_param(where);
   const Bytes bytes = chunk_elems(where) * elem();
   return transient(catalog_.fresh.at(bytes), bytes);
 }
 
 void ProgramWriter::publish(Where where, BufferId fresh, const Buffers& record) {
   if (fresh == home_param(where)) return;
-  op_if(record, OpId::kPublish, LaneKind::kHostToDevice, where, {fresh}, {home_param(where)},
+  const OpId id = params_on_nvme() ? OpId::kWriteWeights : OpId::kPublish;
+  const LaneKind lane = params_on_nvme() ? LaneKind::kNvmeWrite : LaneKind::kHostToDevice;
+  op_if(record, id, lane, where, {fresh}, {home_param(where)},
         {.bytes = static_cast<double>(chunk_elems(where) * elem())});
 }
 

@@ -54,17 +54,20 @@ class ProgramWriter {
     return program_->buffer({pool, bytes, catalog_.tags[pool]});
   }
   bool separate() const { return setup_.sharing == Sharing::kSeparate; }
-  bool on_nvme() const { return setup_.homes.offload_optimizer == OptimizerHome::kNvme; }
+  bool state_on_nvme() const { return setup_.homes.offload_optimizer == OptimizerHome::kNvme; }
+  bool params_on_nvme() const { return setup_.homes.offload_param == ParamHome::kNvme; }
   Bytes elem() const { return size_of(setup_.compute); }
   Bytes segment_bytes(int segment) const { return setup_.segment_elems(segment) * elem(); }
 
+  /// A copy of all of `from`, in a new buffer.
+  BufferId moved(OpId id, LaneKind lane, Where where, BufferId from, prefetch::PoolId to);
   /// The segment's weights where the compute lane can read them.
   BufferId fetch(int segment);
   Buffers fetch(const shape::Block& block);
   /// The micro-batch's tokens and targets where the compute lane can read them.
   BufferId fetch_batch(int micro_batch);
   BufferId activation() { return transient(catalog_.activations, sizes_of(setup_).activation); }
-  /// One block's forward; its output.
+  /// One block's forward without a backward to come; its output.
   BufferId forward(int block, const Buffers& weights, BufferId input, int micro_batch);
   void compute(OpId id, int block, int micro_batch, const Buffers& reads, const Buffers& writes,
                double flops);
@@ -95,8 +98,7 @@ class ProgramWriter {
     return catalog_.param_parts[static_cast<std::size_t>(where.segment)]
                                [static_cast<std::size_t>(where.chunk)];
   }
-  /// Where new weights of a chunk are written by the host, and the copy to the device if one is
-  /// needed.
+  /// Where new weights of a chunk are written by the host, and how they get home from there.
   BufferId fresh_param(Where where);
   void publish(Where where, BufferId fresh, const Buffers& record);
 

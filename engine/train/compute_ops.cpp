@@ -122,6 +122,9 @@ struct Compute {
   at::Tensor activation(std::byte* bytes) const {
     return tensor::view(bytes, {setup.micro_batch, setup.seq_len, decoder().hidden}, setup.compute);
   }
+  model::KeptLayer kept(std::byte* bytes) const {
+    return model::kept_views(decoder(), setup.micro_batch * setup.seq_len, setup.compute, bytes);
+  }
   at::Tensor tokens(std::byte* batch) const { return ids(batch, 0); }
   at::Tensor targets(std::byte* batch) const {
     return ids(batch, setup.micro_batch * setup.seq_len);
@@ -146,6 +149,9 @@ struct Compute {
       case OpId::kLayerForward:
         return model::layer_forward(decoder(), params(), activation(in[weights()]),
                                     activation(out[0]));
+      case OpId::kLayerForwardKeep:
+        return model::layer_forward_keep(decoder(), params(), activation(in[weights()]),
+                                         activation(out[0]), kept(out[1]));
       case OpId::kHeadTrain: {
         Gradients grads = gradients(2);
         const double loss = model::head_train(decoder(), params(), activation(in[weights()]),
@@ -166,6 +172,13 @@ struct Compute {
         Gradients grads = gradients(1);
         model::layer_backward(decoder(), params(), activation(in[weights()]),
                               activation(in[weights() + 1]), grads, activation(out[0]));
+        return grads.check_complete();
+      }
+      case OpId::kLayerBackwardKept: {
+        Gradients grads = gradients(1);
+        model::layer_backward_kept(decoder(), params(), activation(in[weights()]),
+                                   activation(in[weights() + 1]), kept(in[weights() + 2]), grads,
+                                   activation(out[0]));
         return grads.check_complete();
       }
       case OpId::kEmbedBackward: {
@@ -189,9 +202,11 @@ bool ComputeOps::owns(OpId id) {
   switch (id) {
     case OpId::kEmbedForward:
     case OpId::kLayerForward:
+    case OpId::kLayerForwardKeep:
     case OpId::kHeadTrain:
     case OpId::kHeadLoss:
     case OpId::kLayerBackward:
+    case OpId::kLayerBackwardKept:
     case OpId::kEmbedBackward:
       return true;
     default:

@@ -17,14 +17,20 @@ Ticket Conductor::start(const OpContext& context) {
   switch (op.id) {
     case OpId::kFetchBatch:
     case OpId::kFetchWeights:
+    case OpId::kFetchActivation:
     case OpId::kPublish:
       return copy(h2d_, context, op);
     case OpId::kOffloadGradient:
+    case OpId::kOffloadActivation:
       return copy(d2h_, context, op);
+    case OpId::kReadWeights:
     case OpId::kReadState:
-      return read_state(context, op);
+    case OpId::kReadActivation:
+      return read(context, op);
+    case OpId::kWriteWeights:
     case OpId::kWriteState:
-      return write_state(context, op);
+    case OpId::kWriteActivation:
+      return write(context, op);
     case OpId::kSave:
       save(op);
       return {};
@@ -59,18 +65,16 @@ Ticket Conductor::copy(gpu::Stream& stream, const OpContext& context, const OpBy
   return stream.copy(op.writes[0], from, bytes).ticket();
 }
 
-Ticket Conductor::read_state(const OpContext& context, const OpBytes& op) {
-  const Bytes bytes = context.program.info(context.op.reads.front()).bytes;
-  nvme_read_ += bytes;
-  return memory_.store().read(extent(context, context.op.reads.front(), memory_), 0,
-                              {op.writes[0], bytes});
+Ticket Conductor::read(const OpContext& context, const OpBytes& op) {
+  const DriveBytes from = drive_bytes(context, context.op.reads.front(), memory_);
+  nvme_read_ += from.bytes;
+  return memory_.store().read(from.extent, from.offset, {op.writes[0], from.bytes});
 }
 
-Ticket Conductor::write_state(const OpContext& context, const OpBytes& op) {
-  const Bytes bytes = context.program.info(context.op.writes.front()).bytes;
-  nvme_written_ += bytes;
-  return memory_.store().write(extent(context, context.op.writes.front(), memory_), 0,
-                               {op.reads[0], bytes});
+Ticket Conductor::write(const OpContext& context, const OpBytes& op) {
+  const DriveBytes to = drive_bytes(context, context.op.writes.front(), memory_);
+  nvme_written_ += to.bytes;
+  return memory_.store().write(to.extent, to.offset, {op.reads[0], to.bytes});
 }
 
 void Conductor::save(const OpBytes& op) {

@@ -38,8 +38,8 @@ class Conductor : public executor::Handler {
 
  private:
   Ticket copy(gpu::Stream& stream, const executor::OpContext& context, const OpBytes& op);
-  Ticket read_state(const executor::OpContext& context, const OpBytes& op);
-  Ticket write_state(const executor::OpContext& context, const OpBytes& op);
+  Ticket read(const executor::OpContext& context, const OpBytes& op);
+  Ticket write(const executor::OpContext& context, const OpBytes& op);
   void save(const OpBytes& op);
 
   const schedule::Setup& setup_;

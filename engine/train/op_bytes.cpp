@@ -28,9 +28,10 @@ std::byte* address(const OpContext& context, BufferId id, const memory::SlotMemo
   return memory.address(table.info(id).pool, context.slot(id)) + table.offset(id);
 }
 
-const nvme::Extent& extent(const OpContext& context, BufferId id,
-                           const memory::SlotMemory& memory) {
-  return memory.extent(context.program.info(id).pool, context.slot(id));
+DriveBytes drive_bytes(const OpContext& context, BufferId id, const memory::SlotMemory& memory) {
+  const prefetch::BufferTable& table = context.program.table(id);
+  const prefetch::Buffer& buffer = table.info(id);
+  return {memory.extent(buffer.pool, context.slot(id)), table.offset(id), buffer.bytes};
 }
 
 OpBytes resolve(const OpContext& context, const memory::SlotMemory& memory) {

@@ -27,8 +27,15 @@ struct OpBytes {
 
 std::byte* address(const executor::OpContext& context, prefetch::BufferId id,
                    const memory::SlotMemory& memory);
-const nvme::Extent& extent(const executor::OpContext& context, prefetch::BufferId id,
-                           const memory::SlotMemory& memory);
+
+/// A buffer in the nvme tier, or a part of one.
+struct DriveBytes {
+  const nvme::Extent& extent;
+  Bytes offset;
+  Bytes bytes;
+};
+DriveBytes drive_bytes(const executor::OpContext& context, prefetch::BufferId id,
+                       const memory::SlotMemory& memory);
 OpBytes resolve(const executor::OpContext& context, const memory::SlotMemory& memory);
 
 /// What a program of the stream is about, packed into the driver's tag.

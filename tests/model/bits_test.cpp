@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/model/blocks.h"
+#include "engine/shape/kept.h"
 #include "engine/tensor/allocator.h"
 #include "engine/tensor/workspace.h"
 #include "harness.h"
@@ -76,6 +78,30 @@ void expect_same(const World& a, const World& b) {
 
 void run(World& world) {
   for (const Op op : kOps) op(world);
+}
+
+// The layer keeps its forward in this buffer; what the op does not write stays NaN.
+struct Keeper {
+  Keeper(const shape::Decoder& d, at::ScalarType dtype)
+      : compute(dtype == at::kFloat ? DType::kF32 : DType::kBf16),
+        buffer(shape::kept_of(d, kBatch * kSeq, compute).bytes, std::byte{0xff}) {}
+  KeptLayer views(const shape::Decoder& d) {
+    return kept_views(d, kBatch * kSeq, compute, buffer.data());
+  }
+  DType compute;
+  std::vector<std::byte> buffer;
+};
+
+TEST_P(Bits, ALayerThatKeepsItsForwardGivesThoseOfOneThatRunsItAgain) {
+  World again(d, dtype, Place::kAligned), keeps(d, dtype, Place::kAligned);
+  run(again);
+  Keeper keeper(d, dtype);
+  kOps[0](keeps);
+  layer_forward_keep(d, keeps.layer, keeps.x, keeps.y, keeper.views(d));
+  kOps[2](keeps);
+  layer_backward_kept(d, keeps.layer, keeps.x, keeps.dy, keeper.views(d), keeps.layer, keeps.dx);
+  kOps[4](keeps);
+  expect_same(keeps, again);
 }
 
 void run_in(Workspace& workspace, World& world) {

@@ -48,7 +48,8 @@ TEST_P(Catalog, WastesLessThanAPagePerSlot) {
 
 TEST_P(Catalog, CutsTheWeightsAtHomeAtTheChunksOfTheOptimizer) {
   const Written run(GetParam());
-  const Tier home = GetParam().param == schedule::ParamHome::kCpu ? Tier::kCpu : Tier::kGpu;
+  constexpr std::array kHomes = {Tier::kGpu, Tier::kCpu, Tier::kNvme};
+  const Tier home = kHomes[static_cast<std::size_t>(GetParam().param)];
   for (std::size_t s = 0; s < run.setup.layouts.size(); ++s) {
     const auto param = run.catalog.params[s];
     const auto& info = run.catalog.residents->info(param);
@@ -101,14 +102,27 @@ TEST(Setup, CountsATiedEmbeddingTwice) {
   EXPECT_EQ(schedule::uses_of(tiny_model(TinyModel::kLlama), 0), 1);
 }
 
-TEST(Setup, StreamsWeightsOnlyFromHostMemoryToASeparateDevice) {
+TEST(Setup, StreamsWeightsFromHostMemoryToASeparateDeviceAndFromNvmeAlways) {
   Placement p;
   EXPECT_TRUE(setup_of(p).streams_params());
   p.sharing = schedule::Sharing::kUnified;
   EXPECT_FALSE(setup_of(p).streams_params());
+  p.param = schedule::ParamHome::kNvme;
+  EXPECT_TRUE(setup_of(p).streams_params());
   p.sharing = schedule::Sharing::kSeparate;
   p.param = schedule::ParamHome::kNone;
   EXPECT_FALSE(setup_of(p).streams_params());
+}
+
+TEST(Setup, KeepsTheLastLayersAndNeverTheHead) {
+  Placement p;
+  p.param = schedule::ParamHome::kNone;
+  p.kept_layers = 2;
+  const schedule::Setup setup = setup_of(p);  // embedding, three layers, head
+  EXPECT_TRUE(setup.may_keep());
+  std::vector<bool> kept;
+  for (int b = 0; b < 5; ++b) kept.push_back(setup.keeps(b));
+  EXPECT_EQ(kept, (std::vector<bool>{false, false, true, true, false}));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -42,19 +43,31 @@ struct Placement {
   schedule::ParamHome param = schedule::ParamHome::kCpu;
   schedule::GradientHome gradient = schedule::GradientHome::kCpu;
   schedule::OptimizerHome state = schedule::OptimizerHome::kNvme;
+  schedule::ActivationHome activation = schedule::ActivationHome::kNone;
+  std::int64_t kept_layers = 0;  ///< only where the weights are resident
   schedule::Sharing sharing = schedule::Sharing::kSeparate;
   std::int64_t micro_batches = 3;
   TinyModel model = TinyModel::kTiedGpt;
 
   bool separate() const { return sharing == schedule::Sharing::kSeparate; }
-  bool streams() const { return separate() && param == schedule::ParamHome::kCpu; }
+  bool streams() const {
+    return param == schedule::ParamHome::kNvme ||
+           (separate() && param == schedule::ParamHome::kCpu);
+  }
+  bool params_on_nvme() const { return param == schedule::ParamHome::kNvme; }
+  bool activations_on_nvme() const { return activation == schedule::ActivationHome::kNvme; }
   bool gradient_on_device() const { return gradient == schedule::GradientHome::kNone; }
   bool on_nvme() const { return state == schedule::OptimizerHome::kNvme; }
 
   std::string name() const {
-    std::string text = param == schedule::ParamHome::kCpu ? "ParamCpu" : "ParamNone";
+    static constexpr std::array kHomes = {"None", "Cpu", "Nvme"};
+    std::string text = "Param";
+    text += kHomes[static_cast<std::size_t>(param)];
     text += gradient_on_device() ? "GradientNone" : "GradientCpu";
     text += on_nvme() ? "StateNvme" : "StateCpu";
+    text += "Activation";
+    text += kHomes[static_cast<std::size_t>(activation)];
+    if (kept_layers > 0) text += "Kept";
     text += separate() ? "Separate" : "Unified";
     text += micro_batches == 1 ? "One" : "Three";
     return text + (model == TinyModel::kTiedGpt ? "TiedGpt" : "Llama");
@@ -63,26 +76,46 @@ struct Placement {
 };
 
 inline std::vector<Placement> all_placements() {
-  std::vector<Placement> all;
-  for (const auto param : {schedule::ParamHome::kNone, schedule::ParamHome::kCpu}) {
-    for (const auto gradient : {schedule::GradientHome::kNone, schedule::GradientHome::kCpu}) {
-      for (const auto state : {schedule::OptimizerHome::kCpu, schedule::OptimizerHome::kNvme}) {
-        for (const auto sharing : {schedule::Sharing::kSeparate, schedule::Sharing::kUnified}) {
-          for (const std::int64_t micro_batches : {1, 3}) {
-            for (const auto model : {TinyModel::kTiedGpt, TinyModel::kLlama}) {
-              all.push_back({param, gradient, state, sharing, micro_batches, model});
-            }
-          }
-        }
-      }
+  using schedule::ActivationHome;
+  using schedule::GradientHome;
+  using schedule::OptimizerHome;
+  using schedule::ParamHome;
+  std::vector<Placement> all{{}};
+  // Every placement in `all`, with each of these values.
+  const auto vary = [&](auto member, const auto&... values) {
+    std::vector<Placement> longer;
+    for (const Placement& p : all) {
+      const auto with = [&](auto value) {
+        longer.push_back(p);
+        longer.back().*member = value;
+      };
+      (with(values), ...);
     }
-  }
+    all = longer;
+  };
+  vary(&Placement::param, ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme);
+  vary(&Placement::gradient, GradientHome::kNone, GradientHome::kCpu);
+  vary(&Placement::state, OptimizerHome::kCpu, OptimizerHome::kNvme);
+  vary(&Placement::activation, ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme);
+  vary(&Placement::sharing, schedule::Sharing::kSeparate, schedule::Sharing::kUnified);
+  vary(&Placement::micro_batches, 1, 3);
+  vary(&Placement::model, TinyModel::kTiedGpt, TinyModel::kLlama);
+  vary(&Placement::kept_layers, 0, 2);
+  std::erase_if(all, [](const Placement& p) {
+    const bool last = p.micro_batches == 3 && p.model == TinyModel::kLlama;  // says nothing new
+    return last || (p.streams() && p.kept_layers > 0);
+  });
   return all;
 }
 
 inline schedule::Setup setup_of(const Placement& p, DType compute = DType::kBf16) {
   schedule::Setup setup =
-      schedule::make_setup(tiny_model(p.model), {p.param, p.gradient, p.state, 192_KiB});
+      schedule::make_setup(tiny_model(p.model), {.offload_param = p.param,
+                                                 .offload_gradient = p.gradient,
+                                                 .offload_optimizer = p.state,
+                                                 .offload_activation = p.activation,
+                                                 .sub_group_size = 192_KiB});
+  setup.kept_layers = p.kept_layers;
   setup.sharing = p.sharing;
   setup.compute = compute;
   setup.micro_batch = 2;

@@ -65,7 +65,7 @@ TEST_P(Programs, CopyNothingBetweenGpuAndCpuWhenTheirMemoryIsOne) {
   }
 }
 
-TEST_P(Programs, KeepNothingButStatesOnNvme) {
+TEST_P(Programs, KeepOnNvmeWhatLivesThereAndNothingElse) {
   const Written run(GetParam());
   std::set<prefetch::BufferId> on_nvme;
   const auto look = [&](const prefetch::BufferTable& table) {
@@ -76,13 +76,22 @@ TEST_P(Programs, KeepNothingButStatesOnNvme) {
     }
   };
   look(*run.catalog.residents);
-  std::set<prefetch::BufferId> states;
-  for (const auto& chunks : run.catalog.states) states.insert(chunks.begin(), chunks.end());
-  EXPECT_EQ(on_nvme, GetParam().on_nvme() ? states : std::set<prefetch::BufferId>{});
+  std::set<prefetch::BufferId> expected;
+  if (GetParam().on_nvme()) {
+    for (const auto& chunks : run.catalog.states) expected.insert(chunks.begin(), chunks.end());
+  }
+  if (GetParam().params_on_nvme()) {
+    expected.insert(run.catalog.params.begin(), run.catalog.params.end());
+  }
+  EXPECT_EQ(on_nvme, expected);
+  // The input of every layer, until its backward.
+  const auto saved =
+      static_cast<std::size_t>(run.setup.model.decoder.layers * run.setup.micro_batches);
   for (const auto& program : run.programs()) {
     on_nvme.clear();
     look(program->transients());
-    EXPECT_TRUE(on_nvme.empty()) << program->name();
+    const bool saves = GetParam().activations_on_nvme() && program == run.step;
+    EXPECT_EQ(on_nvme.size(), saves ? saved : 0) << program->name();
   }
 }
 
@@ -93,8 +102,11 @@ TEST_P(Programs, TouchNvmeFromItsOwnLanesOnly) {
       const auto on_nvme = [&](prefetch::BufferId id) {
         return run.catalog.pools[program->info(id).pool].tier == Tier::kNvme;
       };
-      const bool reads = schedule::id_of(op) == OpId::kReadState;
-      const bool writes = schedule::id_of(op) == OpId::kWriteState;
+      const OpId id = schedule::id_of(op);
+      const bool reads =
+          id == OpId::kReadState || id == OpId::kReadWeights || id == OpId::kReadActivation;
+      const bool writes =
+          id == OpId::kWriteState || id == OpId::kWriteWeights || id == OpId::kWriteActivation;
       EXPECT_EQ(std::ranges::any_of(op.reads, on_nvme), reads) << describe(op);
       EXPECT_EQ(std::ranges::any_of(op.writes, on_nvme), writes) << describe(op);
       EXPECT_EQ(op.lane == schedule::lane_of(LaneKind::kNvmeRead), reads) << describe(op);
@@ -189,8 +201,8 @@ TEST_P(Programs, AForwardWaitsForTheUpdateOfItsOwnBlockOnly) {
       updated[segment] = std::max(updated[segment], span.end);
       last_adam = std::max(last_adam, span.end);
     }
-    const bool forwards =
-        id == OpId::kEmbedForward || id == OpId::kLayerForward || id == OpId::kHeadTrain;
+    const bool forwards = id == OpId::kEmbedForward || id == OpId::kLayerForward ||
+                          id == OpId::kLayerForwardKeep || id == OpId::kHeadTrain;
     if (forwards && span.op.instance == 2) {
       const double before = forward.contains(segment) ? forward[segment] : span.begin;
       forward[segment] = std::min(before, span.begin);

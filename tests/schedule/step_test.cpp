@@ -48,10 +48,16 @@ TEST_P(Step, FetchesStreamedWeightsOncePerBlockForAllMicroBatches) {
     }
   }
   for (int s = 0; s < run.segments(); ++s) {
+    const auto times = static_cast<std::size_t>(expected[static_cast<std::size_t>(s)]);
+    const BufferId home = run.catalog.params[static_cast<std::size_t>(s)];
+    const auto reads = step.of(OpId::kReadWeights, s);
     const auto fetches = step.of(OpId::kFetchWeights, s);
-    EXPECT_EQ(fetches.size(), static_cast<std::size_t>(expected[static_cast<std::size_t>(s)]));
-    for (const Op& fetch : fetches) {
-      EXPECT_THAT(fetch.reads, ElementsAreArray({run.catalog.params[static_cast<std::size_t>(s)]}));
+    EXPECT_EQ(reads.size(), GetParam().params_on_nvme() ? times : 0);
+    EXPECT_EQ(fetches.size(), GetParam().separate() ? times : 0);
+    for (const Op& read : reads) EXPECT_THAT(read.reads, ElementsAreArray({home}));
+    for (std::size_t i = 0; i < fetches.size(); ++i) {
+      const BufferId from = GetParam().params_on_nvme() ? reads[i].writes[0] : home;
+      EXPECT_THAT(fetches[i].reads, ElementsAreArray({from}));
     }
   }
 }
@@ -77,14 +83,30 @@ TEST_P(Step, GoesBlockByBlockWhenItStreamsAndMicroBatchByMicroBatchWhenNot) {
     up(mbs / sweeps);
   }
   const Script step(run.step);
-  EXPECT_EQ(blocks_in_order(step, {OpId::kEmbedForward, OpId::kLayerForward}), forward);
-  EXPECT_EQ(blocks_in_order(step, {OpId::kHeadTrain, OpId::kLayerBackward, OpId::kEmbedBackward}),
+  EXPECT_EQ(
+      blocks_in_order(step, {OpId::kEmbedForward, OpId::kLayerForward, OpId::kLayerForwardKeep}),
+      forward);
+  EXPECT_EQ(blocks_in_order(step, {OpId::kHeadTrain, OpId::kLayerBackward, OpId::kLayerBackwardKept,
+                                   OpId::kEmbedBackward}),
             backward);
+}
+
+/// Where the bytes of a buffer came from, through copies, reads and writes.
+BufferId origin(const Script& step, BufferId id) {
+  while (true) {
+    const Op& op = step.definer(id);
+    const OpId kind = schedule::id_of(op);
+    const bool moves = kind == OpId::kOffloadActivation || kind == OpId::kWriteActivation ||
+                       kind == OpId::kReadActivation || kind == OpId::kFetchActivation;
+    if (!moves) return id;
+    id = op.reads.at(0);
+  }
 }
 
 TEST_P(Step, GivesEachBlockTheOutputOfTheOneBefore) {
   const Written run(GetParam());
   const Script step(run.step);
+  const bool kept = GetParam().kept_layers > 0;
   const auto of = [&](OpId id, int segment, int mb) {
     for (const Op& op : step.of(id, segment)) {
       if (op.where.micro_batch == mb) return op;
@@ -100,7 +122,9 @@ TEST_P(Step, GivesEachBlockTheOutputOfTheOneBefore) {
     std::map<int, BufferId> inputs;
     for (const auto& block : blocks) {
       if (block.kind != BlockKind::kLayer) continue;
-      const Op op = of(OpId::kLayerForward, block.segments[0], mb);
+      const bool keeps = kept && block.segments[0] != blocks[1].segments[0];  // two of three
+      const Op op =
+          of(keeps ? OpId::kLayerForwardKeep : OpId::kLayerForward, block.segments[0], mb);
       ASSERT_EQ(op.reads.size(), 2U);
       EXPECT_EQ(op.reads[1], x);
       inputs[block.segments[0]] = x;
@@ -113,10 +137,14 @@ TEST_P(Step, GivesEachBlockTheOutputOfTheOneBefore) {
     BufferId dx = head.writes[0];
     for (std::size_t b = blocks.size() - 2; b > 0; --b) {
       const int s = blocks[b].segments[0];
-      const Op op = of(OpId::kLayerBackward, s, mb);
-      ASSERT_EQ(op.reads.size(), 3U);
-      EXPECT_EQ(op.reads[1], inputs.at(s));
+      const bool keeps = kept && b != 1;
+      const Op op = of(keeps ? OpId::kLayerBackwardKept : OpId::kLayerBackward, s, mb);
+      ASSERT_EQ(op.reads.size(), keeps ? 4U : 3U);
+      EXPECT_EQ(origin(step, op.reads[1]), inputs.at(s));
       EXPECT_EQ(op.reads[2], dx);
+      if (keeps) {
+        EXPECT_EQ(op.reads[3], of(OpId::kLayerForwardKeep, s, mb).writes[1]);
+      }
       dx = op.writes[0];
     }
     const Op last = of(OpId::kEmbedBackward, blocks[0].segments[0], mb);
@@ -129,7 +157,8 @@ TEST_P(Step, HandsTheWorkspaceToEveryOpOfABlockAsItsLastBuffer) {
   for (const Op& op : run.step->ops()) {
     const OpId id = schedule::id_of(op);
     const bool of_block = id == OpId::kEmbedForward || id == OpId::kLayerForward ||
-                          id == OpId::kHeadTrain || id == OpId::kLayerBackward ||
+                          id == OpId::kLayerForwardKeep || id == OpId::kHeadTrain ||
+                          id == OpId::kLayerBackward || id == OpId::kLayerBackwardKept ||
                           id == OpId::kEmbedBackward;
     EXPECT_EQ(contains(op.writes, run.catalog.workspace), of_block) << describe(op);
     if (of_block) {
@@ -177,14 +206,52 @@ TEST_P(Step, UpdatesTheStateInPlaceOrReadsAndWritesItOnce) {
   }
 }
 
-TEST_P(Step, PublishesOnlyToASeparateDeviceThatOwnsTheWeights) {
+TEST_P(Step, MovesTheInputOfEveryLayerToItsHomeAndBackOncePerMicroBatch) {
+  const Written run(GetParam());
+  const Script step(run.step);
+  const auto layers =
+      static_cast<std::size_t>(run.setup.model.decoder.layers * run.setup.micro_batches);
+  const bool moved = GetParam().activation != schedule::ActivationHome::kNone;
+  const std::size_t copies = moved && GetParam().separate() ? layers : 0;
+  const std::size_t transfers = GetParam().activations_on_nvme() ? layers : 0;
+  EXPECT_EQ(step.count(OpId::kOffloadActivation), copies);
+  EXPECT_EQ(step.count(OpId::kFetchActivation), copies);
+  EXPECT_EQ(step.count(OpId::kWriteActivation), transfers);
+  EXPECT_EQ(step.count(OpId::kReadActivation), transfers);
+}
+
+TEST_P(Step, HoldsFewActivationsOnTheDeviceWhenTheyAreSavedElsewhere) {
+  const Written run(GetParam());
+  prefetch::Initialised initialised(*run.catalog.residents);
+  prefetch::serial_minimum(*run.init, run.catalog.pools, schedule::make_lanes(), initialised);
+  const auto slots = [&](prefetch::PoolId pool) {
+    return prefetch::serial_minimum(*run.step, run.catalog.pools, schedule::make_lanes(),
+                                    initialised)
+        .slots[pool];
+  };
+  const auto layers = static_cast<std::uint32_t>(run.setup.model.decoder.layers);
+  const auto at_once =
+      static_cast<std::uint32_t>(GetParam().streams() ? GetParam().micro_batches : 1);
+  const bool moved =
+      GetParam().activations_on_nvme() ||
+      (GetParam().activation == schedule::ActivationHome::kCpu && GetParam().separate());
+  if (moved) {
+    EXPECT_EQ(slots(run.catalog.activations), at_once + 2);
+  } else {
+    EXPECT_EQ(slots(run.catalog.activations), (layers + 1) * at_once + 1);
+  }
+}
+
+TEST_P(Step, PublishesOnlyToWeightsThatTheHostDoesNotReach) {
   const Written run(GetParam());
   const Script step(run.step);
   const auto adams = step.of(OpId::kAdam);
-  const auto publishes = step.of(OpId::kPublish);
+  const bool disk = GetParam().params_on_nvme();
+  const auto publishes = step.of(disk ? OpId::kWriteWeights : OpId::kPublish);
   const bool owns = GetParam().param == schedule::ParamHome::kNone;
-  const bool needed = owns && GetParam().separate();
+  const bool needed = disk || (owns && GetParam().separate());
   ASSERT_EQ(publishes.size(), needed ? adams.size() : 0U);
+  EXPECT_EQ(step.count(OpId::kPublish) + step.count(OpId::kWriteWeights), publishes.size());
   for (std::size_t i = 0; i < adams.size(); ++i) {
     const BufferId home = run.catalog.param_parts[static_cast<std::size_t>(adams[i].where.segment)]
                                                  [static_cast<std::size_t>(adams[i].where.chunk)];

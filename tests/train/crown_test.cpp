@@ -1,11 +1,12 @@
 /// The crown test: where the bytes live, and how the program is executed, does not show in the
 /// bits.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -16,79 +17,115 @@
 namespace sluice::train {
 namespace {
 
-enum class GpuTier { kMinimum, kTwoLayersMore, kUnlimited };
-
-/// One point of the cover beside the placement; each axis is an index of its values.
-struct Axes {
-  std::size_t tied, bf16, micro_batches, overlapped, kernel_threads, gpu_tier;
-};
-constexpr std::array<std::size_t, 6> kValues = {2, 2, 2, 2, 2, 3};
-
-/// Rows such that any two values of any two axes meet in one: greedy, from every possible row.
-std::vector<Axes> pairwise_cover() {
-  using Row = std::array<std::size_t, 6>;
-  std::vector<Row> all{Row{}};
-  for (std::size_t axis = 0; axis < kValues.size(); ++axis) {
-    std::vector<Row> longer;
-    for (const Row& row : all) {
-      for (std::size_t v = 0; v < kValues[axis]; ++v) {
-        longer.push_back(row);
-        longer.back()[axis] = v;
-      }
-    }
-    all = longer;
-  }
-  std::map<std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>, bool> met;
-  const auto fresh = [&](const Row& row) {
-    int n = 0;
-    for (std::size_t a = 0; a < row.size(); ++a) {
-      for (std::size_t b = a + 1; b < row.size(); ++b) n += !met.contains({a, row[a], b, row[b]});
-    }
-    return n;
-  };
-  std::vector<Axes> cover;
-  while (true) {
-    const Row best = *std::max_element(
-        all.begin(), all.end(), [&](const Row& x, const Row& y) { return fresh(x) < fresh(y); });
-    if (fresh(best) == 0) return cover;
-    for (std::size_t a = 0; a < best.size(); ++a) {
-      for (std::size_t b = a + 1; b < best.size(); ++b) met[{a, best[a], b, best[b]}] = true;
-    }
-    cover.push_back({best[0], best[1], best[2], best[3], best[4], best[5]});
-  }
-}
-
 struct Placement {
   schedule::ParamHome param;
   schedule::GradientHome gradient;
   schedule::OptimizerHome state;
+  schedule::ActivationHome activation;
+  schedule::Recompute recompute;
+
+  std::string name() const {
+    return fmt::format("param {} gradient {} state {} activation {} recompute {}",
+                       static_cast<int>(param), static_cast<int>(gradient), static_cast<int>(state),
+                       static_cast<int>(activation), static_cast<int>(recompute));
+  }
 };
 
+/// All of them; layers are kept only where weights are resident.
 std::vector<Placement> placements() {
+  using schedule::ActivationHome;
+  using schedule::GradientHome;
+  using schedule::OptimizerHome;
+  using schedule::ParamHome;
+  using schedule::Recompute;
   std::vector<Placement> all;
-  for (const auto p : {schedule::ParamHome::kNone, schedule::ParamHome::kCpu}) {
-    for (const auto g : {schedule::GradientHome::kNone, schedule::GradientHome::kCpu}) {
-      for (const auto s : {schedule::OptimizerHome::kCpu, schedule::OptimizerHome::kNvme}) {
-        all.push_back({p, g, s});
+  for (const auto p : {ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme}) {
+    for (const auto g : {GradientHome::kNone, GradientHome::kCpu}) {
+      for (const auto s : {OptimizerHome::kCpu, OptimizerHome::kNvme}) {
+        for (const auto a : {ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme}) {
+          all.push_back({p, g, s, a, Recompute::kEveryLayer});
+          if (p == ParamHome::kNone) all.push_back({p, g, s, a, Recompute::kAuto});
+        }
       }
     }
   }
   return all;
 }
 
+enum class GpuTier : std::size_t { kMinimum, kTwoLayersMore, kUnlimited };
+
+/// The axes of a run, each an index of its values. The first three are its numbers.
+enum Axis { kTied, kBf16, kMicroBatches, kOverlapped, kKernelThreads, kGpuTier, kPlacement };
+using Row = std::array<std::size_t, 7>;
+
+/// Rows such that any two values of any two axes meet in one: greedy, from every possible row.
+/// Placement is an axis, so each meets every value of every other axis.
+std::vector<Row> pairwise_cover() {
+  const Row values = {2, 2, 2, 2, 2, 3, placements().size()};
+  std::vector<Row> all{Row{}};
+  for (std::size_t axis = 0; axis < values.size(); ++axis) {
+    std::vector<Row> longer;
+    for (const Row& row : all) {
+      for (std::size_t v = 0; v < values[axis]; ++v) {
+        longer.push_back(row);
+        longer.back()[axis] = v;
+      }
+    }
+    all = longer;
+  }
+  std::set<std::array<std::size_t, 4>> met;
+  const auto pairs = [](const Row& row) {
+    std::vector<std::array<std::size_t, 4>> all_pairs;
+    for (std::size_t a = 0; a < row.size(); ++a) {
+      for (std::size_t b = a + 1; b < row.size(); ++b) all_pairs.push_back({a, row[a], b, row[b]});
+    }
+    return all_pairs;
+  };
+  std::vector<Row> cover;
+  while (true) {
+    std::size_t most = 0;
+    Row best{};
+    for (const Row& row : all) {
+      const auto of_row = pairs(row);
+      const auto fresh = static_cast<std::size_t>(std::count_if(
+          of_row.begin(), of_row.end(), [&](const auto& p) { return !met.contains(p); }));
+      if (fresh > most) {
+        most = fresh;
+        best = row;
+      }
+    }
+    if (most == 0) return cover;
+    for (const auto& p : pairs(best)) met.insert(p);
+    cover.push_back(best);
+  }
+}
+
+/// What fixes the bits of a run.
+struct Numbers {
+  bool tied, bf16, accumulates;
+};
+
 constexpr std::int64_t kSpoiledStep = 3;
 
-Job job_of(const TempFolder& folder, const Axes& axes) {
-  Job job = tiny_job(folder, axes.tied != 0 ? tiny_gpt() : tiny_llama());
-  job.compute = axes.bf16 != 0 ? DType::kBf16 : DType::kF32;
-  job.train.gradient_accumulation_steps = axes.micro_batches != 0 ? 3 : 1;
+Job job_of(const TempFolder& folder, const Numbers& numbers) {
+  Job job = tiny_job(folder, numbers.tied ? tiny_gpt() : tiny_llama());
+  job.compute = numbers.bf16 ? DType::kBf16 : DType::kF32;
+  job.train.gradient_accumulation_steps = numbers.accumulates ? 3 : 1;
   job.train.train_batch_size = *job.train.gradient_accumulation_steps * 2;
   return job;
 }
 
+void place(Job& job, const Placement& p) {
+  job.homes.offload_param = p.param;
+  job.homes.offload_gradient = p.gradient;
+  job.homes.offload_optimizer = p.state;
+  job.homes.offload_activation = p.activation;
+  job.homes.recompute = p.recompute;
+}
+
 /// A clip threshold that some steps of these numbers reach and others do not.
-double threshold(const TempFolder& folder, const Axes& axes) {
-  Job job = job_of(folder, axes);
+double threshold(const TempFolder& folder, const Numbers& numbers) {
+  Job job = job_of(folder, numbers);
   job.train.gradient_clipping = std::nullopt;
   std::vector<double> norms = run(job, {.spoiled_step = kSpoiledStep}).norms;
   std::erase_if(norms, [](double n) { return !(n < 1e300); });
@@ -97,11 +134,11 @@ double threshold(const TempFolder& folder, const Axes& axes) {
 }
 
 /// The reference of these numbers: serial, everything resident, one thread, no delays.
-Fingerprint reference(const TempFolder& folder, const Axes& axes, double clip) {
-  Job job = job_of(folder, axes);
-  job.homes.offload_param = schedule::ParamHome::kNone;
-  job.homes.offload_gradient = schedule::GradientHome::kNone;
-  job.homes.offload_optimizer = schedule::OptimizerHome::kCpu;
+Fingerprint reference(const TempFolder& folder, const Numbers& numbers, double clip) {
+  Job job = job_of(folder, numbers);
+  place(job,
+        {schedule::ParamHome::kNone, schedule::GradientHome::kNone, schedule::OptimizerHome::kCpu,
+         schedule::ActivationHome::kNone, schedule::Recompute::kEveryLayer});
   job.execution = Execution::kSerial;
   job.train.gradient_clipping = clip;
   return run(job, {.spoiled_step = kSpoiledStep});
@@ -123,15 +160,15 @@ Bytes gpu_limit(const Job& job, GpuTier tier) {
   return minimum + 2 * layer;
 }
 
-class Crown : public testing::TestWithParam<std::size_t> {
+class Crown : public testing::TestWithParam<std::tuple<bool, bool, bool>> {
  protected:
-  const Axes axes_ = pairwise_cover()[GetParam()];
+  const Numbers numbers_{std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())};
 };
 
 TEST_P(Crown, EveryPlacementGivesTheSameBits) {
   const TempFolder folder;
-  const double clip = threshold(folder, axes_);
-  const Fingerprint expected = reference(folder, axes_, clip);
+  const double clip = threshold(folder, numbers_);
+  const Fingerprint expected = reference(folder, numbers_, clip);
   ASSERT_EQ(expected.losses.size(), 5U);
   ASSERT_EQ(std::count(expected.skipped.begin(), expected.skipped.end(), true), 1);
   ASSERT_TRUE(expected.skipped[kSpoiledStep]);
@@ -140,37 +177,41 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
   ASSERT_EQ(clipped, 1);
 
   std::uint64_t seed = 1;
-  for (const Placement& p : placements()) {
-    Job job = job_of(folder, axes_);
-    job.homes.offload_param = p.param;
-    job.homes.offload_gradient = p.gradient;
-    job.homes.offload_optimizer = p.state;
+  for (const Row& row : pairwise_cover()) {
+    const Numbers of_row{row[kTied] != 0, row[kBf16] != 0, row[kMicroBatches] != 0};
+    if (std::tie(of_row.tied, of_row.bf16, of_row.accumulates) !=
+        std::tie(numbers_.tied, numbers_.bf16, numbers_.accumulates)) {
+      continue;
+    }
+    Job job = job_of(folder, numbers_);
+    const Placement p = placements()[row[kPlacement]];
+    place(job, p);
     job.train.gradient_clipping = clip;
-    job.execution = axes_.overlapped != 0 ? Execution::kOverlapped : Execution::kSerial;
-    job.cpu_adam.threads = axes_.kernel_threads != 0 ? 2 : 1;
-    job.tiers.gpu.limit = gpu_limit(job, static_cast<GpuTier>(axes_.gpu_tier));
-    SCOPED_TRACE(testing::Message()
-                 << "param " << static_cast<int>(p.param) << " gradient "
-                 << static_cast<int>(p.gradient) << " state " << static_cast<int>(p.state));
-    EXPECT_EQ(run(job, {.spoiled_step = kSpoiledStep, .delay_seed = seed++}), expected);
+    job.execution = row[kOverlapped] != 0 ? Execution::kOverlapped : Execution::kSerial;
+    job.cpu_adam.threads = row[kKernelThreads] != 0 ? 2 : 1;
+    job.tiers.gpu.limit = gpu_limit(job, static_cast<GpuTier>(row[kGpuTier]));
+    EXPECT_EQ(run(job, {.spoiled_step = kSpoiledStep, .delay_seed = seed++}), expected)
+        << p.name() << " overlapped " << row[kOverlapped] << " threads " << row[kKernelThreads]
+        << " gpu tier " << row[kGpuTier];
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cover, Crown, testing::Range<std::size_t>(0, pairwise_cover().size()));
+INSTANTIATE_TEST_SUITE_P(Numbers, Crown,
+                         testing::Combine(testing::Bool(), testing::Bool(), testing::Bool()));
 
 TEST(CrownUnified, ElidedCopiesGiveTheSameBits) {
   const TempFolder folder;
-  const Axes axes{1, 1, 1, 1, 1, 2};
-  const double clip = threshold(folder, axes);
-  const Fingerprint expected = reference(folder, axes, clip);
-  for (const Placement& p : placements()) {
-    Job job = job_of(folder, axes);
-    job.homes.offload_param = p.param;
-    job.homes.offload_gradient = p.gradient;
-    job.homes.offload_optimizer = p.state;
+  const Numbers numbers{true, true, true};
+  const double clip = threshold(folder, numbers);
+  const Fingerprint expected = reference(folder, numbers, clip);
+  for (Placement p : placements()) {
+    Job job = job_of(folder, numbers);
+    // Weights in host memory are resident here, so these layers are kept.
+    if (p.param == schedule::ParamHome::kCpu) p.recompute = schedule::Recompute::kAuto;
+    place(job, p);
     job.train.gradient_clipping = clip;
     job.tiers.gpu.unified = memory::Unified::kAuto;
-    EXPECT_EQ(run(job, {.spoiled_step = kSpoiledStep, .delay_seed = 99}), expected);
+    EXPECT_EQ(run(job, {.spoiled_step = kSpoiledStep, .delay_seed = 99}), expected) << p.name();
   }
 }
 

@@ -125,6 +125,33 @@ TEST_P(DriveFaults, AFailedRequestEndsTheRunWithErrnoFileAndOffset) {
   }
 }
 
+/// Weights alone on the drive, or block inputs alone: every request is one of theirs.
+TEST_P(DriveFaults, AnErrorOnAParameterOrAnActivationEndsTheRunAlike) {
+  for (const bool weights : {true, false}) {
+    Job quiet = job();
+    quiet.homes.offload_optimizer = schedule::OptimizerHome::kCpu;
+    if (weights) quiet.homes.offload_param = schedule::ParamHome::kNvme;
+    if (!weights) quiet.homes.offload_activation = schedule::ActivationHome::kNvme;
+    const auto counted = inject(quiet, {});
+    run(quiet);
+    const std::uint64_t requests = (*counted)->counts().requests;
+    ASSERT_GT(requests, 4U);
+    for (const std::uint64_t n : {std::uint64_t{0}, requests / 2, requests - 1}) {
+      SCOPED_TRACE(testing::Message() << (weights ? "weights" : "activations") << ", request " << n
+                                      << " of " << requests);
+      Job disturbed = quiet;
+      const auto seam = inject(disturbed, {.fail_request = n});
+      const Ending ending = ending_of([&] { run(disturbed); });
+      EXPECT_GT((*seam)->counts().failures, 0U);
+      EXPECT_EQ(ending.code, Errc::kIo);
+      EXPECT_THAT(ending.message,
+                  AllOf(HasSubstr("errno 5"), HasSubstr(folder_ / "run/nvme/sluice-"),
+                        HasSubstr("at offset ")));
+      expect_nothing_left(disturbed);
+    }
+  }
+}
+
 TEST_P(DriveFaults, AFullDiskUnderTheStateIsNamed) {
   count_requests();
   const Ending ending = run_with({.fail_request = 0, .fail_errno = ENOSPC});
@@ -223,9 +250,18 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
   job.eval = {.every = 1, .batches = 1};
   std::mt19937 random(11);
   TrappedHandler::Counts tried;
-  // Weights at home on the host are fetched, those on the device are published.
-  for (const auto home : {schedule::ParamHome::kCpu, schedule::ParamHome::kNone}) {
-    job.homes.offload_param = home;
+  struct Homes {
+    schedule::ParamHome param;
+    schedule::ActivationHome activation;
+  };
+  // Weights at home on the host are fetched, those on the device are published, those
+  // on nvme read and written; so are activations there.
+  for (const auto& [param, activation] :
+       {Homes{schedule::ParamHome::kCpu, schedule::ActivationHome::kNone},
+        Homes{schedule::ParamHome::kNone, schedule::ActivationHome::kNone},
+        Homes{schedule::ParamHome::kNvme, schedule::ActivationHome::kNvme}}) {
+    job.homes.offload_param = param;
+    job.homes.offload_activation = activation;
     TrappedHandler::Counts ops;
     ASSERT_EQ(run_into(job, {}, ops).code, std::nullopt);
     for (const auto& [kind, count] : ops) {
@@ -243,7 +279,7 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
       }
     }
   }
-  EXPECT_EQ(tried.size(), static_cast<std::size_t>(OpId::kCount));
+  EXPECT_EQ(tried.size(), static_cast<std::size_t>(OpId::kCount) - 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Drivers, OpFaults,

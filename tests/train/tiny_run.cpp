@@ -61,9 +61,10 @@ class Observer : public executor::Handler {
  private:
   bool spoils(const OpContext& context) const {
     const Tag tag = Tag::unpack(context.tag);
-    return schedule::id_of(context.op) == OpId::kLayerBackward && tag.kind == Tag::Kind::kStep &&
-           tag.step == disturbance_.spoiled_step && context.op.where.micro_batch == 0 &&
-           context.op.where.segment == 3;
+    const OpId id = schedule::id_of(context.op);
+    const bool backward = id == OpId::kLayerBackward || id == OpId::kLayerBackwardKept;
+    return backward && tag.kind == Tag::Kind::kStep && tag.step == disturbance_.spoiled_step &&
+           context.op.where.micro_batch == 0 && context.op.where.segment == 3;
   }
 
   void hash(const OpContext& context) {
@@ -79,7 +80,7 @@ class Observer : public executor::Handler {
     int us = 0;
     {
       const std::lock_guard lock(mutex_);
-      us = std::uniform_int_distribution(-300, 300)(random_);
+      us = std::uniform_int_distribution(-900, 300)(random_);
     }
     if (us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
   }

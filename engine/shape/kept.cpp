@@ -1,0 +1,26 @@
+#include "engine/shape/kept.h"
+
+namespace sluice::shape {
+
+Kept kept_of(const Decoder& d, std::int64_t tokens, DType compute) {
+  Kept kept;
+  const auto place = [&](std::int64_t width, DType dtype) {
+    const KeptTensor tensor{{tokens, width}, dtype, kept.bytes};
+    const auto elems = static_cast<Bytes>(tokens) * static_cast<Bytes>(width);
+    kept.bytes += round_up(elems * size_of(dtype), kAlignment);
+    return tensor;
+  };
+  const std::int64_t q = d.heads * d.head_dim;
+  const std::int64_t k = d.kv_heads * d.head_dim;
+  kept.q_NQ = place(q, compute);
+  kept.k_NK = place(k, compute);
+  kept.v_NK = place(k, compute);
+  kept.context_NQ = place(q, compute);
+  kept.logsumexp_Nh = place(d.heads, DType::kF32);
+  kept.mid_NH = place(d.hidden, compute);
+  kept.gate_NI = place(d.mlp == Mlp::kGated ? d.intermediate : 0, compute);
+  kept.up_NI = place(d.intermediate, compute);
+  return kept;
+}
+
+}  // namespace sluice::shape

@@ -1,0 +1,37 @@
+/// What a layer that keeps its forward leaves for its backward, as one flat buffer.
+///
+/// Everything that costs a matrix product or the attention kernel; norms and the activation
+/// function are made again.
+///
+/// Shape  N = batch x sequence tokens, Q and K the widths of queries and keys, h heads,
+///        H hidden, I intermediate; every tensor contiguous, begun on a multiple of kAlignment
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "engine/base/dtype.h"
+#include "engine/base/units.h"
+#include "engine/shape/decoder.h"
+
+namespace sluice::shape {
+
+struct KeptTensor {
+  std::array<std::int64_t, 2> shape{};
+  DType dtype = DType::kF32;
+  Bytes offset = 0;
+};
+
+struct Kept {
+  KeptTensor q_NQ, k_NK, v_NK;  ///< after rotary
+  KeptTensor context_NQ;
+  KeptTensor logsumexp_Nh;  ///< fp32
+  KeptTensor mid_NH;        ///< the residual stream between attention and MLP
+  KeptTensor gate_NI;       ///< of a gated MLP; else of shape {N, 0}
+  KeptTensor up_NI;
+  Bytes bytes = 0;
+};
+
+Kept kept_of(const Decoder& decoder, std::int64_t tokens, DType compute);
+
+}  // namespace sluice::shape
