@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -56,15 +55,6 @@ Error does_not_fit(const File& file, Bytes need) {
                   file.path(), format_bytes(need), format_bytes(free_bytes(file.path()))));
 }
 
-// Growing past `ulimit -f` does not fail: it kills the process with SIGXFSZ. So ask first.
-void check_file_size_limit(const File& file, Bytes n) {
-  rlimit limit = {};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  SLUICE_CHECK(n <= limit.rlim_cur, kBudget,
-               fmt::format("{}: needs a file of {}, `ulimit -f` allows {}; raise it", file.path(),
-                           format_bytes(n), format_bytes(limit.rlim_cur)));
-}
-
 }  // namespace
 
 File File::open(std::string path, Access access, Caching caching) {
@@ -111,7 +101,7 @@ void File::preallocate(Bytes n) {
   if (n == 0) return;
   SLUICE_CHECK(n <= static_cast<Bytes>(std::numeric_limits<off_t>::max()), kBudget,
                fmt::format("{}: a file of {} bytes cannot exist", path_, n));
-  check_file_size_limit(*this, n);
+  check_file_size(path_, n);
   // Some filesystems hand out all they have before they say no, so ask first here too.
   const Bytes reserved = static_cast<Bytes>(stat_of(*this).st_blocks) * 512;
   if (n > reserved && n - reserved > free_bytes(path_)) throw does_not_fit(*this, n);

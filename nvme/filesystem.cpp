@@ -1,6 +1,7 @@
 #include "nvme/filesystem.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 
@@ -37,17 +38,17 @@ constexpr std::array kKnownTypes{
     KnownType{0x01021997, "9p", Medium::kDrive},
 };
 
-std::filesystem::path nearest_existing(const std::string& path) {
+}  // namespace
+
+std::string nearest_existing(const std::string& path) {
   std::error_code error;
   std::filesystem::path at = std::filesystem::absolute(path, error);
   while (!std::filesystem::exists(at, error) && at.has_relative_path()) at = at.parent_path();
-  return at;
+  return at.string();
 }
 
-}  // namespace
-
 Filesystem filesystem_of(const std::string& path) {
-  const std::string at = nearest_existing(path).string();
+  const std::string at = nearest_existing(path);
   struct statfs space = {};
   struct stat entry = {};
   SLUICE_CHECK(::statfs(at.c_str(), &space) == 0 && ::stat(at.c_str(), &entry) == 0, kIo,
@@ -79,6 +80,14 @@ Bytes free_bytes(const std::vector<std::string>& paths) {
     if (seen.insert(found.device).second) total += found.free;
   }
   return total;
+}
+
+void check_file_size(const std::string& path, Bytes n) {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  SLUICE_CHECK(n <= limit.rlim_cur, kBudget,
+               fmt::format("{}: needs a file of {}, `ulimit -f` allows {}; raise it", path,
+                           format_bytes(n), format_bytes(limit.rlim_cur)));
 }
 
 }  // namespace sluice::nvme

@@ -23,6 +23,9 @@ struct Filesystem {
   Bytes free = 0;            ///< for this user
 };
 
+/// `path`, or its nearest parent that exists: where something that is to be made would begin.
+std::string nearest_existing(const std::string& path);
+
 /// The filesystem of `path`, or of its nearest parent that exists.
 ///
 /// Throws  kIo
@@ -33,5 +36,10 @@ Bytes free_bytes(const std::string& path);
 
 /// The same over several folders; those of one filesystem count once.
 Bytes free_bytes(const std::vector<std::string>& paths);
+
+/// Growing a file past `ulimit -f` does not fail but kills the process, so ask before.
+///
+/// Throws  kBudget with both sizes when a file of `n` bytes at `path` is more than it allows
+void check_file_size(const std::string& path, Bytes n);
 
 }  // namespace sluice::nvme

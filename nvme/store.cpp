@@ -20,22 +20,47 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Looks only: the folder may not exist yet.
-Place inspect(const std::string& path, const Filesystem& on, AllowRam allow_ram) {
+/// A folder that was looked at, and its part of the store.
+struct Site {
+  std::string path;
+  std::string filesystem;
+  Medium medium;
+  Bytes bytes;
+};
+
+void check_writable(const std::string& path) {
+  const std::string at = nearest_existing(path);
   std::error_code error;
-  SLUICE_CHECK(!fs::exists(path, error) || fs::is_directory(path, error), kConfig,
-               fmt::format("tiers.nvme.paths: {} is not a folder", path));
-  if (on.medium == Medium::kRam) {
-    SLUICE_CHECK(allow_ram == AllowRam::kYes, kConfig,
+  SLUICE_CHECK(fs::is_directory(at, error), kConfig,
+               fmt::format("tiers.nvme.paths: {} is not a folder", at));
+  SLUICE_CHECK(::access(at.c_str(), W_OK | X_OK) == 0, kConfig,
+               fmt::format("tiers.nvme.paths: {}: cannot write to {}: {}", path, at,
+                           std::generic_category().message(errno)));
+}
+
+/// Looks only: a folder may not exist yet.
+std::vector<Site> survey(const std::vector<std::string>& paths, Bytes capacity,
+                         AllowRam allow_ram) {
+  SLUICE_CHECK(!paths.empty(), kConfig,
+               "tiers.nvme.paths: no folder is named; name at least one on a drive");
+  std::vector<Site> sites;
+  std::vector<Place> places;
+  for (const std::string& path : paths) {
+    check_writable(path);
+    const Filesystem on = filesystem_of(path);
+    SLUICE_CHECK(on.medium != Medium::kRam || allow_ram == AllowRam::kYes, kConfig,
                  fmt::format("tiers.nvme.paths: {} is {}, which is memory and not a drive; name a "
                              "folder on a drive, or set tiers.nvme.allow_ram_path: true",
                              path, on.type));
-    log::warning(
-        fmt::format("{} is {}: what goes to the nvme tier stays in memory "
-                    "(tiers.nvme.allow_ram_path is set)",
-                    path, on.type));
+    sites.push_back({path, on.type, on.medium, 0});
+    places.push_back({path, on.device, on.free});
   }
-  return {path, on.device, on.free};
+  const std::vector<Bytes> shares = share_capacity(places, capacity);
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    check_file_size(sites[i].path, shares[i]);
+    sites[i].bytes = shares[i];
+  }
+  return sites;
 }
 
 void make_folder(const std::string& path) {
@@ -43,9 +68,6 @@ void make_folder(const std::string& path) {
   fs::create_directories(path, error);
   SLUICE_CHECK(!error, kConfig,
                fmt::format("tiers.nvme.paths: cannot make {}: {}", path, error.message()));
-  SLUICE_CHECK(::access(path.c_str(), W_OK | X_OK) == 0, kConfig,
-               fmt::format("tiers.nvme.paths: cannot write to {}: {}", path,
-                           std::generic_category().message(errno)));
 }
 
 /// A new file without a name.
@@ -102,6 +124,10 @@ Caching caching_of(const std::string& folder, Direct direct) {
 
 }  // namespace
 
+void check_folders(const std::vector<std::string>& paths, Bytes capacity, AllowRam allow_ram) {
+  survey(paths, capacity, allow_ram);
+}
+
 Store::Store(const std::vector<std::string>& paths, Bytes capacity, const Options& options,
              AllowRam allow_ram, std::unique_ptr<IoQueue> queue)
     : folders_(open_folders(paths, capacity, options.direct, allow_ram)),
@@ -110,22 +136,19 @@ Store::Store(const std::vector<std::string>& paths, Bytes capacity, const Option
 
 std::vector<Store::Folder> Store::open_folders(const std::vector<std::string>& paths,
                                                Bytes capacity, Direct direct, AllowRam allow_ram) {
-  SLUICE_CHECK(!paths.empty(), kConfig,
-               "tiers.nvme.paths: no folder is named; name at least one on a drive");
-  std::vector<Place> places;
-  std::vector<std::string> types;
-  for (const std::string& path : paths) {
-    const Filesystem on = filesystem_of(path);
-    places.push_back(inspect(path, on, allow_ram));
-    types.push_back(on.type);
-  }
-  const std::vector<Bytes> shares = share_capacity(places, capacity);
-  for (const std::string& path : paths) make_folder(path);
+  const std::vector<Site> sites = survey(paths, capacity, allow_ram);
+  for (const Site& site : sites) make_folder(site.path);
   std::vector<Folder> folders;
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    File file = make_file(paths[i], caching_of(paths[i], direct));
-    file.preallocate(shares[i]);
-    folders.push_back({paths[i], types[i], shares[i], std::move(file)});
+  for (const Site& site : sites) {
+    if (site.medium == Medium::kRam) {
+      log::warning(
+          fmt::format("{} is {}: what goes to the nvme tier stays in memory "
+                      "(tiers.nvme.allow_ram_path is set)",
+                      site.path, site.filesystem));
+    }
+    File file = make_file(site.path, caching_of(site.path, direct));
+    file.preallocate(site.bytes);
+    folders.push_back({site.path, site.filesystem, site.bytes, std::move(file)});
   }
   return folders;
 }

@@ -22,6 +22,13 @@ enum class AllowRam : std::uint8_t {
   kYes  ///< folders in memory are taken, with a warning: for tests
 };
 
+/// Whether a store of `capacity` bytes can be made here, by looking only: nothing is made or
+/// written, and the folders need not exist yet.
+///
+/// Throws  kConfig for no path, one that is no folder or not writable, or is memory; kBudget with
+///         need and free when it does not fit, or when `ulimit -f` forbids a file so large
+void check_folders(const std::vector<std::string>& paths, Bytes capacity, AllowRam allow_ram);
+
 /// Bytes on drives. Each folder holds one file, whose space is reserved and whose name is removed
 /// before the constructor returns: whatever ends the process, nothing is left behind.
 ///
@@ -31,11 +38,10 @@ enum class AllowRam : std::uint8_t {
 ///         O_DIRECT an offset or length that is no multiple of it; kIo from the ticket
 class Store {
  public:
-  /// Checks every folder before it makes or writes anything: is it memory, is there space.
-  /// `queue` replaces the one that `options.engine` asks for.
+  /// Does check_folders() before it makes or writes anything. `queue` replaces the one that
+  /// `options.engine` asks for.
   ///
-  /// Throws  kConfig for no path, one that is no folder or not writable, or is memory; kBudget with
-  ///         need and free per folder; kEnv when `options.direct` is kTrue and does not work
+  /// Throws  as check_folders(); kEnv when `options.direct` is kTrue and does not work
   Store(const std::vector<std::string>& paths, Bytes capacity, const Options& options,
         AllowRam allow_ram, std::unique_ptr<IoQueue> queue = nullptr);
   Store(const Store&) = delete;

@@ -64,4 +64,12 @@ void Program::seal() {
   }
 }
 
+std::shared_ptr<const Program> Program::with_costs(const std::vector<Cost>& costs) const {
+  SLUICE_CHECK(costs.size() == ops_.size(), kLogic,
+               fmt::format("{}: {} costs for {} ops", name_, costs.size(), ops_.size()));
+  auto copy = std::make_shared<Program>(*this);
+  for (std::size_t i = 0; i < costs.size(); ++i) copy->ops_[i].cost = costs[i];
+  return copy;
+}
+
 }  // namespace sluice::prefetch

@@ -61,6 +61,9 @@ class Program {
   /// No more ops. Resolves who defines and who last uses each transient.
   void seal();
 
+  /// The same program with other costs, by op: what a run measured, for instance. Sealed only.
+  std::shared_ptr<const Program> with_costs(const std::vector<Cost>& costs) const;
+
   // Reading it (sealed).
   const std::string& name() const { return name_; }
   const std::vector<Op>& ops() const { return ops_; }

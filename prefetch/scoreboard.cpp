@@ -18,6 +18,7 @@ Scoreboard::Scoreboard(std::shared_ptr<const Residents> residents, Pools pools, 
       leaves_(residents_->end_leaf()),
       resident_slots_(residents_->end_buffer(), 0),
       free_(pools_.size()),
+      peak_(pools_.size(), 0),
       wanted_(pools_.size()),
       fifo_(lanes_.size()),
       ready_(lanes_.size()),
@@ -34,6 +35,7 @@ Scoreboard::Scoreboard(std::shared_ptr<const Residents> residents, Pools pools, 
     for (std::uint32_t slot = pools_[pool].slots; slot > taken[pool]; --slot) {
       free_[pool].push_back(slot - 1);
     }
+    peak_[pool] = taken[pool];
   }
 }
 
@@ -100,7 +102,7 @@ std::uint32_t Scoreboard::append(std::shared_ptr<const Program> program) {
     if (fifo(ref)) fifo_[op(ref).lane].push_back(ref);
   }
   for (PoolId pool = 0; pool < pools_.size(); ++pool) grant(pool);
-  for (std::uint32_t i = 0; i < added.ops.size(); ++i) unblock({instance, i});
+  for (std::uint32_t i = 0; i < added.ops.size(); ++i) unblock({instance, i}, {});
   return instance;
 }
 
@@ -112,7 +114,10 @@ void Scoreboard::depend(OpRef op, OpRef on) {
   if (!source.followers.empty() && source.followers.back() == op) return;
   const bool streams = fifo(op) && fifo(on);
   if (streams && this->op(op).lane != this->op(on).lane) follower.fifo_sources.push_back(on);
-  if (streams && source.state == State::kIssued) return;
+  if (streams && source.state == State::kIssued) {
+    if (this->op(op).lane != this->op(on).lane) source.waiting.push_back(op);
+    return;
+  }
   source.followers.push_back(op);
   ++follower.blocked;
 }
@@ -163,13 +168,30 @@ void Scoreboard::grant(PoolId pool) {
     root.slot = free.back();
     free.pop_back();
     root.granted = true;
-    for (const std::uint32_t waiter : root.waiters) unblock({instance, waiter});
+    for (const std::uint32_t waiter : root.waiters) {
+      unblock({instance, waiter}, {Cause::Kind::kMemory, pool});
+    }
     root.waiters = {};
   }
+  const auto used = pools_[pool].slots - static_cast<std::uint32_t>(free.size());
+  peak_[pool] = std::max(peak_[pool], used);
 }
 
-void Scoreboard::unblock(OpRef ref) {
-  if (--live(ref).blocked == 0 && !fifo(ref)) ready_[op(ref).lane].push(ref);
+void Scoreboard::unblock(OpRef ref, Cause cause) {
+  LiveOp& waiting = live(ref);
+  if (--waiting.blocked > 0) return;
+  waiting.cause = cause;
+  waiting.since = now_;
+  if (!fifo(ref)) ready_[op(ref).lane].push(ref);
+}
+
+/// An op of another stream, which this one was enqueued behind, is completed.
+void Scoreboard::reached(OpRef ref, LaneId by) {
+  if (ref.instance < first_instance_) return;
+  LiveOp& waiting = live(ref);
+  if (waiting.blocked > 0 || waiting.state == State::kCompleted) return;
+  waiting.cause = {Cause::Kind::kLane, by};
+  waiting.since = now_;
 }
 
 bool Scoreboard::has_next(LaneId lane) const {
@@ -202,11 +224,13 @@ void Scoreboard::issued(OpRef ref) {
       source.state == State::kStarted && fifo(ref), kLogic,
       fmt::format("{} was issued, and is not a started op of a stream", describe(op(ref))));
   source.state = State::kIssued;
-  --active_[op(ref).lane];
+  const LaneId lane = op(ref).lane;
+  --active_[lane];
   std::vector<OpRef> hosts;
   for (const OpRef follower : source.followers) {
     if (fifo(follower)) {
-      unblock(follower);
+      unblock(follower, {Cause::Kind::kLane, lane});
+      if (op(follower).lane != lane) source.waiting.push_back(follower);
     } else {
       hosts.push_back(follower);
     }
@@ -221,8 +245,12 @@ std::vector<Freed> Scoreboard::completed(OpRef ref) {
                fmt::format("{} was completed twice, or before it was issued", describe(op(ref))));
   source.state = State::kCompleted;
   --running_;
-  if (!fifo(ref)) --active_[op(ref).lane];
-  for (const OpRef follower : std::exchange(source.followers, {})) unblock(follower);
+  const LaneId lane = op(ref).lane;
+  if (!fifo(ref)) --active_[lane];
+  for (const OpRef follower : std::exchange(source.followers, {})) {
+    unblock(follower, {Cause::Kind::kLane, lane});
+  }
+  for (const OpRef enqueued : std::exchange(source.waiting, {})) reached(enqueued, lane);
 
   std::vector<Freed> freed;
   Instance& owner = at(ref.instance);

@@ -38,6 +38,18 @@ struct Freed {
   Bytes bytes;
 };
 
+/// What an op waited for last: the event after which it could start.
+struct Cause {
+  enum class Kind : std::uint8_t {
+    kStream,  ///< its program was appended, and nothing else was missing
+    kLane,    ///< an op of lane `which` that it depends on was done
+    kMemory   ///< pool `which` granted it a slot
+  };
+  Kind kind = Kind::kStream;
+  std::uint32_t which = 0;
+  friend bool operator==(const Cause&, const Cause&) = default;
+};
+
 /// The derivations, so that a test can leave one out and see the property tests fail.
 struct Derivations {
   bool read_after_write = true;
@@ -50,6 +62,10 @@ class Scoreboard {
  public:
   Scoreboard(std::shared_ptr<const Residents> residents, Pools pools, Lanes lanes,
              Derivations derive = {});
+
+  /// A number of the driver's (its clock), kept with each op that the calls from now on make ready;
+  /// nothing here depends on it.
+  void stamp(std::int64_t now) { now_ = now; }
 
   /// Adds a sealed, checked program to the stream; its instance number (0, 1, 2, ...). Throws
   /// kLogic when it is not sealed, or was written for another table of persistents.
@@ -81,18 +97,28 @@ class Scoreboard {
   /// Ops of other fifo lanes, issued and not completed, that this op's stream must wait for.
   std::vector<OpRef> stream_waits(OpRef ref) const;
 
+  /// Of an op that could start, and the stamp of that moment. On a stream the ops of other streams
+  /// count when they are completed, although it is enqueued before.
+  Cause cause(OpRef ref) const { return at(ref.instance).ops[ref.index].cause; }
+  std::int64_t ready_since(OpRef ref) const { return at(ref.instance).ops[ref.index].since; }
+
   const Pools& pools() const { return pools_; }
   const Lanes& lanes() const { return lanes_; }
   std::uint32_t free_slots(PoolId pool) const {
     return static_cast<std::uint32_t>(free_[pool].size());
   }
+  /// The most slots that were in use at once so far, persistents included.
+  std::uint32_t peak_slots(PoolId pool) const { return peak_[pool]; }
 
  private:
   enum class State : std::uint8_t { kWaiting, kStarted, kIssued, kCompleted };
   struct LiveOp {
     State state = State::kWaiting;
+    Cause cause;
     std::uint32_t blocked = 0;        // dependencies and grants still missing
+    std::int64_t since = 0;           // when none was left
     std::vector<OpRef> followers;     // one entry per dependency of theirs on this op
+    std::vector<OpRef> waiting;       // ops of other fifo lanes, released when this one was issued
     std::vector<OpRef> fifo_sources;  // ops of other fifo lanes that it depends on
   };
   struct Root {
@@ -124,7 +150,8 @@ class Scoreboard {
   void derive(OpRef op, std::vector<Leaf>& transient_leaves);
   void forget_finished(std::vector<OpRef>& readers) const;
   void grant(PoolId pool);
-  void unblock(OpRef op);
+  void unblock(OpRef op, Cause cause);
+  void reached(OpRef op, LaneId by);
   bool fifo(OpRef ref) const { return lanes_[op(ref).lane].issue == Issue::kFifo; }
 
   std::shared_ptr<const Residents> residents_;
@@ -132,11 +159,13 @@ class Scoreboard {
   Lanes lanes_;
   Derivations derive_;
   bool stopped_ = false;
+  std::int64_t now_ = 0;
   std::uint32_t first_instance_ = 0;  // of the oldest program kept
   std::deque<Instance> instances_;
   std::vector<Leaf> leaves_;                      // of the persistents
   std::vector<std::uint32_t> resident_slots_;     // by BufferId
   std::vector<std::vector<std::uint32_t>> free_;  // per pool, the next slot last
+  std::vector<std::uint32_t> peak_;               // per pool
   std::vector<std::deque<Wanted>> wanted_;        // per pool, in program order
   std::vector<std::deque<OpRef>> fifo_;           // per fifo lane, in program order
   using Oldest = std::priority_queue<OpRef, std::vector<OpRef>, std::greater<>>;

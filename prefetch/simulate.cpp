@@ -150,6 +150,17 @@ Timeline simulate(const Simulation& machine, std::span<const std::shared_ptr<con
   return Clock(machine, stream, cost, observer).run();
 }
 
+SteadyStep steady_step(const Simulation& machine, const std::shared_ptr<const Program>& step,
+                       const CostModel& cost) {
+  const std::vector<std::shared_ptr<const Program>> stream(kSteadySteps, step);
+  Timeline line = simulate(machine, stream, cost);
+  // The first step has nothing before it, the last nothing after it.
+  const std::size_t last = kSteadySteps - 2;
+  SteadyStep steady{line.finished[last] - line.finished[last - 1], std::move(line.busy)};
+  for (double& busy : steady.busy) busy /= static_cast<double>(kSteadySteps);
+  return steady;
+}
+
 double serial_seconds(std::span<const std::shared_ptr<const Program>> stream,
                       const CostModel& cost) {
   double seconds = 0;

@@ -44,6 +44,16 @@ struct Simulation {
 Timeline simulate(const Simulation& machine, std::span<const std::shared_ptr<const Program>> stream,
                   const CostModel& cost, Observer* observer = nullptr);
 
+/// One step of a long run of the same program, when beginning and end play no part.
+struct SteadyStep {
+  double seconds = 0;        ///< from the end of a step to the end of the next
+  std::vector<double> busy;  ///< per lane, seconds of it with at least one op running
+};
+/// Two steps in flight. Simulates kSteadySteps of them.
+inline constexpr std::size_t kSteadySteps = 4;
+SteadyStep steady_step(const Simulation& machine, const std::shared_ptr<const Program>& step,
+                       const CostModel& cost);
+
 /// The same stream, one op after the other.
 double serial_seconds(std::span<const std::shared_ptr<const Program>> stream,
                       const CostModel& cost);

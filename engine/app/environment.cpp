@@ -1,8 +1,10 @@
 #include "engine/app/environment.h"
 
+#include <malloc.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -44,6 +46,15 @@ void require_process_environment(char** argv) {
   }
   // If it cannot be started again the run is slower, not wrong.
   if (changed) ::execv("/proc/self/exe", argv);
+}
+
+void prepare_process() {
+  // What a step takes from malloc is small and comes again in the next one: keep it. Large pieces
+  // are taken at start only; a fixed threshold sends them back to the system when they are freed.
+  ::mallopt(M_MMAP_THRESHOLD, 4 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  ::mallopt(M_ARENA_MAX, 4);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 std::string describe_machine() {

@@ -14,6 +14,10 @@ config::Environment environment();
 /// missing it sets it and starts the program again in its place. Does not return in that case.
 void require_process_environment(char** argv);
 
+/// Makes malloc hold still: few arenas, pages that are in use stay, large pieces go back at once.
+/// Files that grow beyond `ulimit -f` become errors. Before the first thread.
+void prepare_process();
+
 /// env.json: version, machine, device, kernel.
 std::string describe_machine();
 

@@ -61,6 +61,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   sluice::app::require_process_environment(argv);
+  sluice::app::prepare_process();
   try {
     return run(argc, argv);
   } catch (const sluice::Error& e) {

@@ -1,16 +1,18 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <csignal>
 #include <optional>
 
 #include "engine/app/commands.h"
 #include "engine/app/environment.h"
 #include "engine/app/job_of.h"
+#include "engine/app/progress.h"
 #include "engine/app/run_folder.h"
+#include "engine/app/stop_signal.h"
 #include "engine/base/log.h"
 #include "engine/config/load.h"
 #include "engine/data/bigram.h"
-#include "engine/data/step_line.h"
 #include "engine/train/session.h"
 
 namespace sluice::app {
@@ -36,24 +38,19 @@ void summarise(const data::StepRecord& last, const std::optional<double>& bigram
   log::info(fmt::format("done: weights in {}/final", folder));
 }
 
-}  // namespace
-
-int train(const std::string& file, const std::vector<std::string>& overrides, DryRun dry_run) {
-  config::Config config = choose_name(config::load(file, overrides, environment()), file);
-  log::set_level(config.logging.level);
-  for (const std::string& warning : config.warnings) log::warning(warning);
-
+/// None when another run took the folder between the choice of its name and the start.
+std::optional<int> run_named(config::Config config, DryRun dry_run) {
   const std::string& folder = config.output_dir;
   train::Job job = job_of(config, folder);
   std::optional<data::MetricsFile> metrics;
   data::StepRecord last;
+  const Progress progress(config.logging);
   job.on_step = [&](const data::StepRecord& record) {
     metrics->append(record);
     last = record;
-    const bool shown = record.step % config.logging.log_every == 0 || record.valid_loss ||
-                       record.skipped || record.step == record.steps;
-    if (shown) log::info(data::step_line(record));
+    progress.step(record);
   };
+  job.stop = &stop_signal();
 
   train::Session session(job);
   if (dry_run == DryRun::kYes) {
@@ -62,14 +59,32 @@ int train(const std::string& file, const std::vector<std::string>& overrides, Dr
   }
   config.compute.threads = static_cast<unsigned>(session.numbers().threads);
   config.compute.loss_chunk = session.numbers().loss_chunk;
-  create_run_folder(config, describe_machine());
+  config.zero_optimization.sub_group_size = session.plan().setup.homes.sub_group_size;
+  if (claim_run_folder(config, describe_machine()) == Claim::kTaken) return std::nullopt;
+  watch_stop_signals();
   log::to_file(folder + "/train.log");
   metrics.emplace(folder + "/metrics.jsonl", 0);
   log::info(session.report());
   const std::optional<double> bigram = bigram_baseline(session);
-  session.run();
+  if (session.run() == train::Outcome::kStopped) {
+    const int signal = stop_signal();
+    log::warning(fmt::format("stopped by {} after step {} of {}; nothing is saved",
+                             signal == SIGINT ? "SIGINT" : "SIGTERM", last.step, session.steps()));
+    return 128 + signal;
+  }
   summarise(last, bigram, folder);
   return 0;
+}
+
+}  // namespace
+
+int train(const std::string& file, const std::vector<std::string>& overrides, DryRun dry_run) {
+  const config::Config config = config::load(file, overrides, environment());
+  log::set_level(config.logging.level);
+  for (const std::string& warning : config.warnings) log::warning(warning);
+  while (true) {
+    if (const auto code = run_named(choose_name(config, file), dry_run)) return *code;
+  }
 }
 
 }  // namespace sluice::app

@@ -1,24 +1,23 @@
 #include "engine/base/log.h"
 
+#include <fmt/format.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdio>
 #include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
 
 namespace sluice::log {
 namespace {
 
-spdlog::logger& logger() {
-  static const std::shared_ptr<spdlog::logger> kLogger = [] {
-    auto sink = std::make_shared<spdlog::sinks::stdout_sink_mt>();
-    auto made = std::make_shared<spdlog::logger>("sluice", sink);
-    made->set_pattern("%v");
-    made->flush_on(spdlog::level::info);
-    return made;
-  }();
-  return *kLogger;
-}
+// Lines kept for a file that may never come: enough for any start.
+constexpr std::size_t kMostEarlyLines = 1000;
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
@@ -34,29 +33,112 @@ spdlog::level::level_enum to_spdlog(Level level) {
   return spdlog::level::info;
 }
 
+spdlog::logger make_logger(spdlog::sink_ptr sink, const std::string& pattern) {
+  spdlog::logger logger("sluice", std::move(sink));
+  logger.set_pattern(pattern);
+  logger.set_level(spdlog::level::debug);
+  logger.flush_on(spdlog::level::info);
+  return logger;
+}
+
+class Log {
+ public:
+  void set_level(Level level) {
+    const std::lock_guard lock(mutex_);
+    lowest_ = level;
+  }
+
+  void to_file(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    try {
+      file_ = std::make_unique<spdlog::logger>(make_logger(
+          std::make_shared<spdlog::sinks::basic_file_sink_st>(path), "%Y-%m-%d %H:%M:%S %L %v"));
+    } catch (const spdlog::spdlog_ex& e) {
+      throw Error(Errc::kIo, fmt::format("cannot write {}: {}", path, e.what()));
+    }
+    for (const auto& [level, line] : early_) file_->log(to_spdlog(level), line);
+    early_.clear();
+  }
+
+  void write(Level level, const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    if (level < lowest_) return;
+    const bool loud = level >= Level::kWarning;
+    hide_status();
+    (loud ? stderr_ : stdout_).log(to_spdlog(level), line);
+    show_status();
+    if (file_) {
+      file_->log(to_spdlog(level), line);
+    } else if (loud && early_.size() < kMostEarlyLines) {
+      early_.emplace_back(level, line);
+    }
+  }
+
+  void to_file_only(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    if (file_ && lowest_ <= Level::kInfo) file_->info(line);
+  }
+
+  void status(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    hide_status();
+    status_ = line;
+    show_status();
+  }
+
+ private:
+  void hide_status() const {
+    if (status_.empty()) return;
+    std::fputs("\r\x1b[K", stdout);  // to the first column; clear the line
+    std::fflush(stdout);
+  }
+  void show_status() const {
+    if (status_.empty()) return;
+    std::fputs(status_.c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  std::mutex mutex_;
+  Level lowest_ = Level::kInfo;
+  spdlog::logger stdout_ = make_logger(std::make_shared<spdlog::sinks::stdout_sink_st>(), "%v");
+  spdlog::logger stderr_ = make_logger(std::make_shared<spdlog::sinks::stderr_sink_st>(), "%v");
+  std::unique_ptr<spdlog::logger> file_;
+  std::vector<std::pair<Level, std::string>> early_;  // said before there was a file
+  std::string status_;
+};
+
+Log& the_log() {
+  static Log log;
+  return log;
+}
+
 }  // namespace
 
 void set_level(Level level) {
-  logger().set_level(to_spdlog(level));
+  the_log().set_level(level);
 }
 
 void to_file(const std::string& path) {
-  auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
-  sink->set_pattern("%Y-%m-%d %H:%M:%S %L %v");
-  logger().sinks().push_back(std::move(sink));
+  the_log().to_file(path);
 }
 
 void write(Level level, const std::string& line) {
   switch (level) {
     case Level::kWarning:
-      logger().warn("warning: {}", line);
-      return;
+      return the_log().write(level, "warning: " + line);
     case Level::kError:
-      logger().error("error: {}", line);
-      return;
+      return the_log().write(level, "error: " + line);
     default:
-      logger().log(to_spdlog(level), line);
+      return the_log().write(level, line);
   }
+}
+
+void to_file_only(const std::string& line) {
+  the_log().to_file_only(line);
+}
+
+void status(const std::string& line) {
+  the_log().status(line);
 }
 
 }  // namespace sluice::log

@@ -1,4 +1,5 @@
-/// Lines for people: to the terminal, and to `train.log` once a run has a folder.
+/// Lines for people: to the terminal, and to `train.log` once a run has a folder. Warnings and
+/// errors go to stderr, the rest to stdout.
 ///
 /// Thread  any
 #pragma once
@@ -10,9 +11,15 @@ namespace sluice::log {
 enum class Level { kDebug, kInfo, kWarning, kError };
 
 void set_level(Level level);
-/// From now on lines also go to this file (appended).
+/// From now on lines also go to this file (appended), first the warnings and errors that were said
+/// before there was one. Throws kIo when it cannot be opened.
 void to_file(const std::string& path);
 void write(Level level, const std::string& line);
+/// An info line for the file only.
+void to_file_only(const std::string& line);
+/// A line on the terminal that stays below all others until it is replaced; empty = none. No line
+/// breaks, and no longer than the terminal is wide.
+void status(const std::string& line);
 
 inline void debug(const std::string& line) {
   write(Level::kDebug, line);

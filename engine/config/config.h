@@ -43,19 +43,20 @@ struct ComputeOptions {
   std::optional<std::int64_t> loss_chunk;  ///< nullopt = auto
 };
 
-enum class CheckpointPolicy : std::uint8_t { kEveryLayer };
-
-struct ActivationCheckpointing {
-  CheckpointPolicy policy = CheckpointPolicy::kEveryLayer;
-};
-
 struct CheckpointOptions {
   DType final_dtype = DType::kBf16;
+};
+
+enum class Progress : std::uint8_t {
+  kAuto,  ///< where stdout is a terminal
+  kTrue,
+  kFalse
 };
 
 struct LoggingOptions {
   std::int64_t log_every = 1;  ///< steps
   log::Level level = log::Level::kInfo;
+  Progress progress = Progress::kAuto;
 };
 
 struct Config {
@@ -75,10 +76,10 @@ struct Config {
   schedule::Options zero_optimization;
   memory::Options tiers;
   nvme::Options aio;
-  ActivationCheckpointing activation_checkpointing;
   cpu_adam::Options cpu_adam;
   CheckpointOptions checkpoint;
   LoggingOptions logging;
+  train::ProfileOptions profile;
 
   std::vector<std::string> warnings;  ///< for the log; no key of the file
 };

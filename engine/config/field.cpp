@@ -34,6 +34,8 @@ void append(std::vector<Field>& all, std::vector<Field> more) {
 constexpr std::int64_t kMostCount = 1'000'000'000'000'000;
 constexpr std::int64_t kMostBatch = 1 << 30;
 constexpr Bytes kMostBytes = Bytes{1} << 50;
+/// The spans of more would take memory that no tier counts.
+constexpr std::int64_t kMostStepsProfiled = 100;
 /// Master weight and two moments in fp32: the smallest chunk is one grain of them.
 constexpr Bytes kGrainOfState = 12 * kGrainElems;
 
@@ -205,15 +207,18 @@ std::vector<Field> placement_fields() {
           "elements here",
           &C::zero_optimization, &Z::sub_group_size),
       key("tiers.gpu.limit", size_or_fraction(),
-          "how much of the device a run may use; a cap mimics a smaller card", &C::tiers,
-          &memory::Options::gpu, &memory::GpuTier::limit),
+          "how much of the device a run may use; a cap mimics a smaller card. Where the device "
+          "computes in host memory both tiers come from it: a size counts first; two without one "
+          "get what they need and share the rest",
+          &C::tiers, &memory::Options::gpu, &memory::GpuTier::limit),
       key("tiers.gpu.unified",
           choice<Unified>({{"auto", Unified::kAuto}, {"false", Unified::kFalse}}),
           "false copies even where device and host share their memory", &C::tiers,
           &memory::Options::gpu, &memory::GpuTier::unified),
       key("tiers.cpu.limit", or_auto(size_or_fraction()),
-          "how much of the host's memory; auto: what is available, less reserve", &C::tiers,
-          &memory::Options::cpu, &memory::CpuTier::limit),
+          "how much of what is available of the host's memory, to the machine and to its cgroup; "
+          "auto: all of it, less reserve",
+          &C::tiers, &memory::Options::cpu, &memory::CpuTier::limit),
       key("tiers.cpu.reserve", size(0_B, kMostBytes, 1_B),
           "left to the rest of the machine when limit is auto", &C::tiers, &memory::Options::cpu,
           &memory::CpuTier::reserve),
@@ -255,10 +260,11 @@ std::vector<Field> machine_fields() {
                &A::threads),
            {"aio.intra_op_parallelism", "aio.thread_count"}),
       key("activation_checkpointing.policy",
-          choice<CheckpointPolicy>({{"every_layer", CheckpointPolicy::kEveryLayer},
-                                    {"auto", CheckpointPolicy::kEveryLayer}}),
-          "which inputs are kept for the backward pass; auto is every_layer",
-          &C::activation_checkpointing, &ActivationCheckpointing::policy),
+          choice<schedule::Recompute>({{"auto", schedule::Recompute::kAuto},
+                                       {"every_layer", schedule::Recompute::kEveryLayer}}),
+          "which layers run their forward again in backward. auto: all where weights are fetched "
+          "for each use, else those that the device has no room to keep",
+          &C::zero_optimization, &schedule::Options::recompute),
       key("cpu_adam.threads", or_auto(integer<unsigned>(1, 4096)),
           "of the optimizer; auto: every core", &C::cpu_adam, &P::threads),
       key("cpu_adam.isa",
@@ -285,6 +291,16 @@ std::vector<Field> machine_fields() {
                               {"warning", log::Level::kWarning},
                               {"error", log::Level::kError}}),
           "least weight of a line in the log", &C::logging, &LoggingOptions::level),
+      key("logging.progress",
+          choice<Progress>(
+              {{"auto", Progress::kAuto}, {"true", Progress::kTrue}, {"false", Progress::kFalse}}),
+          "one line that is rewritten at every step, instead of a line each; auto: on a terminal. "
+          "train.log has all lines",
+          &C::logging, &LoggingOptions::progress),
+      key("profile.steps", or_null(step_range(kMostStepsProfiled)),
+          "steps, counted from 1, of which the run's folder gets a Chrome trace, trace.json; null "
+          "is none",
+          &C::profile, &train::ProfileOptions::steps),
   };
 }
 

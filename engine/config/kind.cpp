@@ -146,6 +146,32 @@ Kind<std::variant<std::int64_t, double>> count_or_fraction(std::int64_t most) {
           }};
 }
 
+Kind<train::StepRange> step_range(std::int64_t most_steps) {
+  using train::StepRange;
+  return {fmt::format("A-B, at most {} steps | int from 1", most_steps),
+          {{"anyOf",
+            {{{"type", "integer"}, {"minimum", 1}},
+             {{"type", "string"}, {"pattern", "^[1-9][0-9]*(-[1-9][0-9]*)?$"}}}}},
+          [=](const Value& v, const Context& at) {
+            const std::string& text = text_of(v, at);
+            const std::size_t dash = text.find('-');
+            const auto bound = [&](std::string digits) {
+              Value end = v;
+              end.kind = Value::Kind::kPlain;
+              end.text = std::move(digits);
+              return read_whole(end, at);
+            };
+            const std::int64_t first = bound(text.substr(0, dash));
+            const std::int64_t last =
+                dash == std::string::npos ? first : bound(text.substr(dash + 1));
+            if (first < 1) refuse(v, at, "steps count from 1");
+            if (last < first) refuse(v, at, "the last step comes before the first");
+            if (last - first >= most_steps) refuse(v, at, "too many steps");
+            return StepRange{first, last};
+          },
+          [](const StepRange& r) { return json(fmt::format("{}-{}", r.first, r.last)); }};
+}
+
 Kind<std::string> folder_name() {
   return {"name of a folder: letters, digits, '.', '_', '-'",
           {{"type", "string"}, {"pattern", "^[A-Za-z0-9_][A-Za-z0-9._-]*$"}, {"maxLength", 128}},

@@ -14,6 +14,7 @@
 
 #include "engine/base/units.h"
 #include "engine/config/scalars.h"
+#include "engine/train/options.h"
 
 namespace sluice::config {
 
@@ -39,6 +40,8 @@ Kind<Bytes> size(Bytes least, Bytes most, Bytes step);
 Kind<std::variant<Bytes, double>> size_or_fraction();
 /// Digits are a count; with a dot or a % it is a fraction.
 Kind<std::variant<std::int64_t, double>> count_or_fraction(std::int64_t most);
+/// "3-5" or "3".
+Kind<train::StepRange> step_range(std::int64_t most_steps);
 /// A name of one folder.
 Kind<std::string> folder_name();
 Kind<std::string> word();

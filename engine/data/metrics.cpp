@@ -18,6 +18,11 @@ std::string content(const Descriptor& file) {
   return text;
 }
 
+/// Shares need no more than this, and a line stays short.
+double rounded(double share) {
+  return std::round(share * 1e4) / 1e4;
+}
+
 std::int64_t step_of(std::string_view line, const std::string& path, int number) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   const bool is_record = json.is_object() && json.contains("step") && json["step"].is_number();
@@ -57,6 +62,17 @@ std::string to_json(const StepRecord& record) {
       {"nvme_read_bytes", record.nvme_read_bytes},
       {"nvme_write_bytes", record.nvme_write_bytes},
   };
+  for (const LaneShare& lane : record.lanes) {
+    auto& to = json["lanes"][lane.lane];
+    to["busy"] = rounded(lane.busy);
+    for (const auto& [reason, share] : lane.idle) {
+      if (rounded(share) > 0) to["idle"][reason] = rounded(share);
+    }
+  }
+  for (const MemoryUse& use : record.memory) {
+    json["memory"][use.tier][use.name] = {{"reserved", use.reserved}, {"peak", use.peak}};
+  }
+  if (record.resident_peak > 0) json["resident_peak"] = record.resident_peak;
   if (record.valid_loss) json["valid_loss"] = *record.valid_loss;
   return json.dump();
 }

@@ -4,11 +4,20 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/base/units.h"
 #include "engine/data/descriptor.h"
+#include "engine/data/lane_share.h"
 
 namespace sluice::data {
+
+/// A class of bytes in a tier.
+struct MemoryUse {
+  std::string tier, name;
+  Bytes reserved = 0;
+  Bytes peak = 0;  ///< the most in use
+};
 
 /// What one step measured.
 struct StepRecord {
@@ -24,12 +33,16 @@ struct StepRecord {
   bool skipped = false;     ///< the update was not applied
   std::string bound;        ///< the busiest lane; may be empty
   double bound_share = 0;   ///< of the step, 0 to 1
+  std::vector<LaneShare> lanes;
   std::optional<double> valid_loss;
   Bytes cpu_bytes = 0;
   Bytes cpu_limit = 0;  ///< 0 = no limit
   Bytes gpu_bytes = 0;
   Bytes nvme_read_bytes = 0;
   Bytes nvme_write_bytes = 0;
+  // At the last step of the run only:
+  std::vector<MemoryUse> memory;
+  Bytes resident_peak = 0;  ///< of the process, as the system counts it; 0 = not known
 };
 
 /// One line of JSON, without its line break. What is not finite is null: JSON has no NaN.

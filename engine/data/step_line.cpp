@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace sluice::data {
 namespace {
@@ -41,18 +43,38 @@ std::string rate(std::int64_t tokens, double in_seconds) {
          " tok/s";
 }
 
-std::string memory(Bytes used, Bytes limit) {
-  const Bytes larger = limit > used ? limit : used;
-  const Bytes unit = larger >= 1_GiB ? 1_GiB : 1_MiB;
-  const auto in_units = [&](Bytes n) {
-    return short_number(static_cast<double>(n) / static_cast<double>(unit));
-  };
-  return fmt::format("cpu {}{} {}", in_units(used), limit > 0 ? '/' + in_units(limit) : "",
-                     unit == 1_GiB ? "GiB" : "MiB");
+struct Unit {
+  const char* name;
+  double size;
+};
+
+/// The largest unit that leaves at least one of it; the last one when none does.
+Unit unit_of(double value, std::span<const Unit> units) {
+  for (const Unit& unit : units) {
+    if (value >= unit.size) return unit;
+  }
+  return units.back();
 }
 
-std::string gb_per_s(Bytes n, double in_seconds) {
-  return short_number(static_cast<double>(n) * 1e-9 / in_seconds);
+std::string memory(Bytes used, Bytes limit) {
+  static constexpr Unit kUnits[] = {
+      {"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}};
+  const auto size = [](Bytes n) { return unit_of(static_cast<double>(n), kUnits); };
+  const auto number = [&](Bytes n) { return short_number(static_cast<double>(n) / size(n).size); };
+  const char* const unit = size(used).name;
+  if (limit == 0) return fmt::format("cpu {} {}", number(used), unit);
+  const char* const last = size(limit).name;
+  return fmt::format("cpu {}{}/{} {}", number(used), unit == last ? "" : fmt::format(" {}", unit),
+                     number(limit), last);
+}
+
+std::string drives(Bytes read, Bytes written, double in_seconds) {
+  static constexpr Unit kUnits[] = {{"GB/s", 1e9}, {"MB/s", 1e6}, {"kB/s", 1e3}};
+  const double r = static_cast<double>(read) / in_seconds;
+  const double w = static_cast<double>(written) / in_seconds;
+  const Unit unit = unit_of(std::max(r, w), kUnits);
+  return fmt::format("nvme r {} w {} {}", short_number(r / unit.size), short_number(w / unit.size),
+                     unit.name);
 }
 
 /// Two units at most: 2d04h, 14h12m, 3m05s, 12s.
@@ -64,6 +86,16 @@ std::string duration(double s) {
     return fmt::format("{}h{:02}m", whole(s / kHour), whole(std::fmod(s, kHour) / kMinute));
   }
   return fmt::format("{}d{:02}h", whole(s / kDay), whole(std::fmod(s, kDay) / kHour));
+}
+
+std::string bound_part(const StepRecord& record) {
+  return fmt::format("bound {} {:.0f}%", record.bound, 100 * record.bound_share);
+}
+
+/// Empty when it is not known, or nothing is left.
+std::string eta_part(const StepRecord& record) {
+  if (record.mean_seconds <= 0 || record.steps <= record.step) return "";
+  return "eta " + duration(static_cast<double>(record.steps - record.step) * record.mean_seconds);
 }
 
 }  // namespace
@@ -82,15 +114,25 @@ std::string step_line(const StepRecord& record) {
   if (record.seconds > 0) add(rate(record.tokens, record.seconds));
   add(memory(record.cpu_bytes, record.cpu_limit));
   if (record.seconds > 0 && record.nvme_read_bytes + record.nvme_write_bytes > 0) {
-    add(fmt::format("nvme r {} w {} GB/s", gb_per_s(record.nvme_read_bytes, record.seconds),
-                    gb_per_s(record.nvme_write_bytes, record.seconds)));
+    add(drives(record.nvme_read_bytes, record.nvme_write_bytes, record.seconds));
   }
-  if (!record.bound.empty()) {
-    add(fmt::format("bound {} {:.0f}%", record.bound, 100 * record.bound_share));
-  }
-  if (record.mean_seconds > 0 && record.steps > record.step) {
-    add("eta " + duration(static_cast<double>(record.steps - record.step) * record.mean_seconds));
-  }
+  if (!record.bound.empty()) add(bound_part(record));
+  if (const std::string eta = eta_part(record); !eta.empty()) add(eta);
+  return line;
+}
+
+std::string progress_line(const StepRecord& record, std::size_t columns) {
+  constexpr std::int64_t kWidth = 20;
+  const std::int64_t steps = std::max<std::int64_t>(record.steps, 1);
+  const auto done =
+      static_cast<std::size_t>(std::clamp<std::int64_t>(record.step * kWidth / steps, 0, kWidth));
+  std::string bar = std::string(done, '=') + (done < kWidth ? ">" : "");
+  bar.resize(kWidth, ' ');
+  std::string line = fmt::format("[{}] {}/{}", bar, record.step, record.steps);
+  if (const std::string eta = eta_part(record); !eta.empty()) line += " | " + eta;
+  if (!record.bound.empty()) line += " | " + bound_part(record);
+  line += fmt::format(" | loss {:.4f}", record.loss);
+  if (line.size() > columns) line.resize(columns);
   return line;
 }
 

@@ -1,6 +1,7 @@
 /// What every step measured, for people: one line.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "engine/data/metrics.h"
@@ -14,5 +15,9 @@ namespace sluice::data {
 /// a mean step time and at the last step. After the loss of a step with an evaluation stands
 /// `valid 2.2010`, after the norm of one whose update was not applied `skipped`.
 std::string step_line(const StepRecord& record);
+
+/// How far the run is, in at most `columns` characters, for a line that is rewritten in place:
+/// [=====>              ] 120/1000 | eta 14h12m | bound nvme-write 92% | loss 2.1834
+std::string progress_line(const StepRecord& record, std::size_t columns);
 
 }  // namespace sluice::data

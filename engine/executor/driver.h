@@ -14,6 +14,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/ticket.h"
 #include "engine/base/trace.h"
+#include "engine/executor/lane_time.h"
 #include "prefetch/scoreboard.h"
 
 namespace sluice::executor {
@@ -56,8 +57,10 @@ class Handler {
 struct Finished {
   std::uint32_t instance;
   std::uint64_t tag;
-  Nanos end;                ///< when its last op was completed
-  std::vector<Nanos> busy;  ///< per lane, since the driver began: time with at least one op running
+  Nanos end;  ///< when its last op was completed
+  // As of then, since the driver began:
+  std::vector<LaneTime> lanes;
+  std::vector<std::uint32_t> peak_slots;  ///< per pool, the most in use at once
 };
 
 struct Machine {
@@ -65,14 +68,24 @@ struct Machine {
   prefetch::Pools pools;
   prefetch::Lanes lanes;
   prefetch::Derivations derive{};
-  /// Where each op's span goes when it is completed: track = lane, name = op kind, where = place().
-  /// May be null; must outlive the driver.
+  /// Where each op's span goes when it is completed: track = lane, name = op kind, where = place(),
+  /// cause = pack(). May be null; must outlive the driver.
   Trace* trace = nullptr;
 };
 
 /// An op in the stream as a span names it: the instance in the upper half, the index in the lower.
 constexpr std::uint64_t place(prefetch::OpRef op) {
   return (static_cast<std::uint64_t>(op.instance) << 32) | op.index;
+}
+constexpr prefetch::OpRef placed(std::uint64_t where) {
+  return {static_cast<std::uint32_t>(where >> 32), static_cast<std::uint32_t>(where)};
+}
+/// A cause as a span carries it.
+constexpr std::uint64_t pack(prefetch::Cause cause) {
+  return (static_cast<std::uint64_t>(cause.kind) << 32) | cause.which;
+}
+constexpr prefetch::Cause unpack_cause(std::uint64_t packed) {
+  return {static_cast<prefetch::Cause::Kind>(packed >> 32), static_cast<std::uint32_t>(packed)};
 }
 
 /// Thread  append, wait and the destructor: one thread; stop(): any

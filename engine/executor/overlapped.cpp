@@ -28,7 +28,10 @@ class Overlapped final : public Driver {
       : handler_(handler),
         trace_(machine.trace),
         board_(machine.residents, machine.pools, machine.lanes, machine.derive),
-        lanes_(machine.lanes.size()) {
+        reasons_(machine.lanes.size(), machine.pools.size()) {
+    const Nanos now = now_ns();
+    for (std::size_t i = 0; i < machine.lanes.size(); ++i)
+      lanes_.emplace_back(now, reasons_.size());
     try {
       for (LaneId lane = 0; lane < lanes_.size(); ++lane) open(lane);
     } catch (...) {
@@ -44,6 +47,7 @@ class Overlapped final : public Driver {
       refused_ = true;
       return;
     }
+    board_.stamp(now_ns());
     const std::uint32_t instance = board_.append(std::move(program));
     records_.append(tag);
     if (board_.finished(instance)) record(instance, now_ns());
@@ -70,15 +74,17 @@ class Overlapped final : public Driver {
   /// An op whose handler has been called.
   struct Started {
     OpRef op;
-    Nanos begin;
+    Nanos begin;  // on a stream: no earlier than this
     Ticket ticket;
     std::exception_ptr error;
+    bool reached = false;  // the stream has come to it, and it is in the lane's account
     std::exception_ptr wait() const { return error ? error : ticket.wait_error(); }
   };
   struct Lane {
+    Lane(Nanos now, std::size_t reasons) : account(now, reasons) {}
     std::condition_variable work;  // the workers wait here
     bool called = false;           // a worker has been notified, and has not looked since
-    BusyTime busy;
+    LaneAccount account;
     std::condition_variable arrived;  // the completer of a fifo lane waits here
     std::deque<Started> enqueued;
     Nanos last_end = 0;  // of the lane's latest completed op
@@ -115,10 +121,12 @@ class Overlapped final : public Driver {
     name_this_thread(board_.lanes()[lane].name);
     std::unique_lock lock(mutex_);
     while (const auto op = take(lane, lock)) {
-      const Started started = start(*op, lock);
+      const Nanos begin = now_ns();
+      add_to_account(*op, begin);
+      const Started started = start(*op, begin, lock);
       std::exception_ptr error = started.wait();
       lock.lock();
-      complete(*op, started.begin, std::move(error));
+      complete(*op, begin, std::move(error));
     }
   }
 
@@ -126,9 +134,10 @@ class Overlapped final : public Driver {
     name_this_thread(board_.lanes()[lane].name);
     std::unique_lock lock(mutex_);
     while (const auto op = take(lane, lock)) {
-      Started started = start(*op, lock);
+      Started started = start(*op, now_ns(), lock);
       lock.lock();
       if (started.error) fail(started.error);  // before anything may follow it
+      board_.stamp(now_ns());
       board_.issued(*op);
       lanes_[lane].enqueued.push_back(std::move(started));
       lanes_[lane].arrived.notify_one();
@@ -142,16 +151,32 @@ class Overlapped final : public Driver {
     while (true) {
       own.arrived.wait(lock, [&] { return !own.enqueued.empty() || issuing_ended_; });
       if (own.enqueued.empty()) return;
-      const Started started = std::move(own.enqueued.front());
-      own.enqueued.pop_front();
+      const Started& oldest = own.enqueued.front();  // stays in place while others come
       lock.unlock();
-      std::exception_ptr error = started.wait();
+      std::exception_ptr error = oldest.wait();
       lock.lock();
-      // The stream reached it when it was enqueued, or when the op before it was done.
-      const Nanos begin = std::max(started.begin, own.last_end);
-      complete(started.op, begin, std::move(error));
+      reach_oldest(lane);
+      const Started done = std::move(own.enqueued.front());
+      own.enqueued.pop_front();
+      complete(done.op, done.begin, std::move(error));
       call_lanes();
     }
+  }
+
+  /// The stream came to its oldest op when that was enqueued, when the one before it was done, or
+  /// when the last op of another stream that it waits for was.
+  void reach_oldest(LaneId lane) {
+    Started& oldest = lanes_[lane].enqueued.front();
+    if (oldest.reached) return;
+    oldest.reached = true;
+    oldest.begin =
+        std::max({oldest.begin, lanes_[lane].last_end, Nanos{board_.ready_since(oldest.op)}});
+    add_to_account(oldest.op, oldest.begin);
+  }
+
+  void add_to_account(OpRef ref, Nanos begin) {
+    lanes_[board_.op(ref).lane].account.begin(begin, board_.ready_since(ref),
+                                              reasons_.of(board_.cause(ref)));
   }
 
   /// Waits for the lane's next op; none once the driver closes.
@@ -160,7 +185,6 @@ class Overlapped final : public Driver {
     while (true) {
       own.called = false;
       const auto op = board_.next(lane);
-      if (op) own.busy.begin(now_ns());
       call_lanes();
       if (op || closing_) return op;
       own.work.wait(lock);
@@ -168,13 +192,12 @@ class Overlapped final : public Driver {
   }
 
   /// Comes with the lock held, leaves without.
-  Started start(OpRef ref, std::unique_lock<std::mutex>& lock) {
+  Started start(OpRef ref, Nanos begin, std::unique_lock<std::mutex>& lock) {
     const prefetch::Program& program = board_.program(ref.instance);
     const NamedSlots slots = named_slots(board_, ref);
     const std::vector<OpRef> waits = board_.stream_waits(ref);
     const std::uint64_t tag = records_.tag(ref.instance);
     lock.unlock();
-    const Nanos begin = now_ns();
     try {
       return {ref, begin,
               handler_.start({ref, program, program.ops()[ref.index], tag, slots, waits}), nullptr};
@@ -185,11 +208,13 @@ class Overlapped final : public Driver {
 
   void complete(OpRef ref, Nanos begin, std::exception_ptr error) {
     const Nanos now = now_ns();
-    lanes_[board_.op(ref).lane].last_end = now;
+    Lane& lane = lanes_[board_.op(ref).lane];
+    lane.last_end = now;
+    lane.account.end(now);
     add_span(trace_, board_, ref, begin, now);
     if (error) fail(std::move(error));
+    board_.stamp(now);
     const auto freed = board_.completed(ref);
-    lanes_[board_.op(ref).lane].busy.end(now);
     try {
       for (const prefetch::Freed& slot : freed) handler_.freed(slot);
     } catch (...) {
@@ -201,9 +226,13 @@ class Overlapped final : public Driver {
   }
 
   void record(std::uint32_t instance, Nanos now) {
-    std::vector<Nanos> busy;
-    for (const Lane& lane : lanes_) busy.push_back(lane.busy.total(now));
-    records_.finish(instance, now, std::move(busy));
+    Finished finished{instance, 0, now, {}, peak_slots(board_)};
+    for (LaneId id = 0; id < lanes_.size(); ++id) {
+      const auto& enqueued = lanes_[id].enqueued;
+      if (!enqueued.empty() && board_.stream_waits(enqueued.front().op).empty()) reach_oldest(id);
+      finished.lanes.push_back(lanes_[id].account.look(now));
+    }
+    records_.finish(std::move(finished));
     progress_.notify_all();
   }
 
@@ -237,7 +266,8 @@ class Overlapped final : public Driver {
   Trace* const trace_;
   std::mutex mutex_;  // guards everything below
   prefetch::Scoreboard board_;
-  std::vector<Lane> lanes_;
+  const Reasons reasons_;
+  std::deque<Lane> lanes_;  // a lane stays where it is
   Records records_;
   std::condition_variable progress_;  // wait() waits here
   std::exception_ptr error_;          // the first one

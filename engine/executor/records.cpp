@@ -8,12 +8,22 @@ void add_span(Trace* trace, const prefetch::Scoreboard& board, prefetch::OpRef o
               Nanos end) {
   if (trace == nullptr) return;
   const prefetch::Op& what = board.op(op);
-  trace->add({what.lane, what.kind.id, place(op), begin, end});
+  trace->add({what.lane, what.kind.id, place(op), pack(board.cause(op)), board.ready_since(op),
+              begin, end});
 }
 
-void Records::finish(std::uint32_t instance, Nanos end, std::vector<Nanos> busy) {
-  Record& record = kept_[instance - first_];
-  record.finished = Finished{instance, record.tag, end, std::move(busy)};
+std::vector<std::uint32_t> peak_slots(const prefetch::Scoreboard& board) {
+  std::vector<std::uint32_t> peaks;
+  for (prefetch::PoolId pool = 0; pool < board.pools().size(); ++pool) {
+    peaks.push_back(board.peak_slots(pool));
+  }
+  return peaks;
+}
+
+void Records::finish(Finished finished) {
+  Record& record = kept_[finished.instance - first_];
+  finished.tag = record.tag;
+  record.finished = std::move(finished);
 }
 
 std::vector<Finished> Records::take() {

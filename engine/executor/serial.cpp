@@ -20,7 +20,8 @@ class Serial final : public Driver {
       : handler_(handler),
         trace_(machine.trace),
         board_(machine.residents, machine.pools, machine.lanes, machine.derive),
-        busy_(machine.lanes.size()) {}
+        reasons_(machine.lanes.size(), machine.pools.size()),
+        accounts_(machine.lanes.size(), LaneAccount(now_ns(), reasons_.size())) {}
 
   void append(std::shared_ptr<const prefetch::Program> program, std::uint64_t tag) override {
     if (stopped_) {
@@ -28,14 +29,15 @@ class Serial final : public Driver {
       return;
     }
     const auto ops = static_cast<std::uint32_t>(program->ops().size());
+    board_.stamp(now_ns());
     const std::uint32_t instance = board_.append(std::move(program));
     records_.append(tag);
     for (std::uint32_t i = 0; i < ops && !stopped_; ++i) run({instance, i});
     if (board_.finished(instance)) {
       const Nanos now = now_ns();
-      std::vector<Nanos> busy;
-      for (const BusyTime& lane : busy_) busy.push_back(lane.total(now));
-      records_.finish(instance, now, std::move(busy));
+      Finished finished{instance, 0, now, {}, peak_slots(board_)};
+      for (LaneAccount& lane : accounts_) finished.lanes.push_back(lane.look(now));
+      records_.finish(std::move(finished));
     } else {
       left_ = true;
     }
@@ -59,13 +61,14 @@ class Serial final : public Driver {
                                "program checked?",
                                board_.program(ref.instance).name(), describe(board_.op(ref))));
       const Nanos begin = now_ns();
-      busy_[lane].begin(begin);
+      accounts_[lane].begin(begin, board_.ready_since(ref), reasons_.of(board_.cause(ref)));
       std::exception_ptr error = start(ref);
       if (stream) board_.issued(ref);
-      const auto freed = board_.completed(ref);
       const Nanos end = now_ns();
-      busy_[lane].end(end);
+      accounts_[lane].end(end);
       add_span(trace_, board_, ref, begin, end);
+      board_.stamp(end);
+      const auto freed = board_.completed(ref);
       for (const prefetch::Freed& slot : freed) handler_.freed(slot);
       if (error) std::rethrow_exception(error);
     } catch (...) {
@@ -89,7 +92,8 @@ class Serial final : public Driver {
   Handler& handler_;
   Trace* const trace_;
   prefetch::Scoreboard board_;
-  std::vector<BusyTime> busy_;
+  const Reasons reasons_;
+  std::vector<LaneAccount> accounts_;
   Records records_;
   std::exception_ptr error_;
   std::atomic<bool> stopped_{false};

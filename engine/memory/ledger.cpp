@@ -30,6 +30,40 @@ Bytes Ledger::used(Tier tier) const {
   return std::accumulate(row.begin(), row.end(), Bytes{0});
 }
 
+void Ledger::set_peaks(const prefetch::Pools& pools, const std::vector<MemoryTag>& tags,
+                       const std::vector<std::uint32_t>& slots) {
+  peaks_ = {};
+  for (std::size_t i = 0; i < pools.size(); ++i) {
+    peaks_[static_cast<std::size_t>(pools[i].tier)][static_cast<std::size_t>(tags[i])] +=
+        pools[i].slot * slots[i];
+  }
+}
+
+void Ledger::set_peak(Tier tier, MemoryTag tag, Bytes bytes) {
+  peaks_[static_cast<std::size_t>(tier)][static_cast<std::size_t>(tag)] = bytes;
+}
+
+std::vector<Ledger::Entry> Ledger::entries() const {
+  std::vector<Entry> entries;
+  for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
+    for (std::size_t i = 0; i < prefetch::kMemoryTags; ++i) {
+      const auto tag = static_cast<MemoryTag>(i);
+      if (used(tier, tag) == 0) continue;
+      entries.push_back({tier, tag, used(tier, tag), peaks_[static_cast<std::size_t>(tier)][i]});
+    }
+  }
+  return entries;
+}
+
+std::string Ledger::peak_table() const {
+  std::string text = fmt::format("{:<22}{:>12}{:>14}", "memory", "reserved", "most in use");
+  for (const Entry& entry : entries()) {
+    text += fmt::format("\n{:<5}{:<17}{:>12}{:>14}", name_of(entry.tier), name_of(entry.tag),
+                        format_bytes(entry.reserved), format_bytes(entry.peak));
+  }
+  return text;
+}
+
 std::string Ledger::table() const {
   std::string text;
   for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {

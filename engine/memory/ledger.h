@@ -1,10 +1,12 @@
-/// Who holds how many bytes of which tier: every pool is entered here, and nothing beyond a limit.
+/// Who holds how many bytes of which tier: every pool is entered here, and nothing beyond a limit;
+/// and how many of them were ever in use.
 ///
 /// Thread  one; read from any once the run's memory is committed
 #pragma once
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "engine/base/units.h"
 #include "prefetch/residents.h"
@@ -28,8 +30,26 @@ class Ledger {
   /// One line per tier: "cpu  49.0 GiB of 64.0 GiB: parameters 15.0 GiB, optimizer state 34.0 GiB".
   std::string table() const;
 
+  /// The high-water marks: per pool its class, and the most slots that were in use at once. What
+  /// pools of one class had at different times is added up.
+  void set_peaks(const prefetch::Pools& pools, const std::vector<prefetch::MemoryTag>& tags,
+                 const std::vector<std::uint32_t>& slots);
+  /// Of a class that is one slot, and knows how much of it was in use.
+  void set_peak(prefetch::Tier tier, prefetch::MemoryTag tag, Bytes bytes);
+
+  struct Entry {
+    prefetch::Tier tier;
+    prefetch::MemoryTag tag;
+    Bytes reserved, peak;
+  };
+  /// Every class that holds bytes, by tier.
+  std::vector<Entry> entries() const;
+  /// A line per entry: tier, class, reserved, most in use.
+  std::string peak_table() const;
+
  private:
   std::array<Bytes, kTiers> limits_;
+  std::array<std::array<Bytes, prefetch::kMemoryTags>, kTiers> peaks_{};
   std::array<std::array<Bytes, prefetch::kMemoryTags>, kTiers> used_{};
 };
 

@@ -3,55 +3,124 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 
 #include "engine/base/error.h"
-#include "gpu/device.h"
 #include "nvme/filesystem.h"
 
 namespace sluice::memory {
 namespace {
 
-/// What the system could give without swapping.
-Bytes available_memory() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key, unit;
-  Bytes kib = 0;
-  while (meminfo >> key >> kib) {
-    std::getline(meminfo, unit);
-    if (key == "MemAvailable:") return kib << 10;
-  }
-  throw Error(Errc::kEnv,
-              "/proc/meminfo does not say how much memory is available; set "
-              "tiers.cpu.limit to a size");
+constexpr std::size_t kGpu = static_cast<std::size_t>(prefetch::Tier::kGpu);
+constexpr std::size_t kCpu = static_cast<std::size_t>(prefetch::Tier::kCpu);
+constexpr std::size_t kNvme = static_cast<std::size_t>(prefetch::Tier::kNvme);
+
+Bytes part(double fraction, Bytes all) {
+  return static_cast<Bytes>(fraction * static_cast<double>(all));
 }
 
-Bytes resolve(const Limit& limit, Bytes all) {
-  if (const auto* bytes = std::get_if<Bytes>(&limit)) return *bytes;
-  return static_cast<Bytes>(std::get<double>(limit) * static_cast<double>(all));
+Bytes minus(Bytes a, Bytes b) {
+  return a - std::min(a, b);
 }
 
-Bytes cpu_limit(const CpuTier& tier) {
-  const Bytes available = available_memory();
-  if (!tier.limit) return available - std::min(available, tier.reserve);
-  const Bytes limit = resolve(*tier.limit, available);
-  SLUICE_CHECK(limit <= available, kBudget,
-               fmt::format("tiers.cpu.limit is {}, this machine has {} available: lower it",
-                           format_bytes(limit), format_bytes(available)));
-  return limit;
+std::string has(const HostMemory& host) {
+  return fmt::format("{} has {} available", host.whose, format_bytes(host.available));
+}
+
+Bytes gpu_limit(const Options& options, const Machine& machine) {
+  const auto& [device, host] = machine;
+  const auto* size = std::get_if<Bytes>(&options.gpu.limit);
+  const bool of_host = device.unified && host.available < device.memory;
+  const Bytes all = of_host ? host.available : device.memory;
+  if (size == nullptr) return part(std::get<double>(options.gpu.limit), all);
+  SLUICE_CHECK(
+      *size <= all, kBudget,
+      fmt::format("tiers.gpu.limit is {}, {}: lower it", format_bytes(*size),
+                  of_host ? has(host)
+                          : fmt::format("{} has {}", device.name, format_bytes(device.memory))));
+  return *size;
+}
+
+Bytes cpu_limit(const CpuTier& tier, const HostMemory& host) {
+  if (!tier.limit) return minus(host.available, tier.reserve);
+  const auto* size = std::get_if<Bytes>(&*tier.limit);
+  if (size == nullptr) return part(std::get<double>(*tier.limit), host.available);
+  SLUICE_CHECK(*size <= host.available, kBudget,
+               fmt::format("tiers.cpu.limit is {}, {}: lower it", format_bytes(*size), has(host)));
+  return *size;
+}
+
+Bytes nvme_limit(const NvmeTier& tier) {
+  const Bytes free = nvme::free_bytes(tier.paths);
+  const auto* size = std::get_if<Bytes>(&tier.limit);
+  if (size == nullptr) return part(std::get<double>(tier.limit), free);
+  SLUICE_CHECK(tier.paths.empty() || *size <= free, kBudget,
+               fmt::format("tiers.nvme.limit is {}, {} free in tiers.nvme.paths ({}): lower it, "
+                           "free some space or name more folders",
+                           format_bytes(*size), format_bytes(free), fmt::join(tier.paths, ", ")));
+  return *size;
 }
 
 }  // namespace
 
-std::array<Bytes, kTiers> resolve_limits(const Options& options) {
-  const gpu::Device device = gpu::device();
-  const Bytes gpu = resolve(options.gpu.limit, device.memory);
-  SLUICE_CHECK(gpu <= device.memory, kBudget,
-               fmt::format("tiers.gpu.limit is {}, {} has {}: lower it", format_bytes(gpu),
-                           device.name, format_bytes(device.memory)));
-  const Bytes nvme = resolve(options.nvme.limit, nvme::free_bytes(options.nvme.paths));
-  return {gpu, cpu_limit(options.cpu), nvme};
+Machine this_machine() {
+  return {gpu::device(), host_memory()};
+}
+
+Limits resolve_limits(const Options& options, const Machine& machine) {
+  Limits limits;
+  limits[kGpu] = gpu_limit(options, machine);
+  limits[kCpu] = cpu_limit(options.cpu, machine.host);
+  limits[kNvme] = nvme_limit(options.nvme);
+  if (!machine.device.unified) return limits;
+
+  const HostMemory& host = machine.host;
+  const bool gpu_size = std::holds_alternative<Bytes>(options.gpu.limit);
+  const bool cpu_size = options.cpu.limit && std::holds_alternative<Bytes>(*options.cpu.limit);
+  SLUICE_CHECK(
+      !gpu_size || !cpu_size || limits[kCpu] <= host.available - limits[kGpu], kBudget,
+      fmt::format("tiers.gpu.limit is {} and tiers.cpu.limit is {}; the device computes in "
+                  "host memory, so both are taken from it, and {}: lower one",
+                  format_bytes(limits[kGpu]), format_bytes(limits[kCpu]), has(host)));
+  if (gpu_size && !cpu_size) {
+    const Bytes reserve = options.cpu.limit ? 0 : options.cpu.reserve;
+    limits[kCpu] = std::min(limits[kCpu], minus(host.available - limits[kGpu], reserve));
+  }
+  if (cpu_size && !gpu_size) limits[kGpu] = std::min(limits[kGpu], host.available - limits[kCpu]);
+  return limits;
+}
+
+Limits share_host_memory(const Limits& limits, const Limits& minimum, const Options& options,
+                         const Machine& machine) {
+  const Bytes reserve = options.cpu.limit ? 0 : options.cpu.reserve;
+  const Bytes all = minus(machine.host.available, reserve);
+  if (!machine.device.unified || limits[kGpu] + limits[kCpu] <= all) return limits;
+  const bool gpu_size = std::holds_alternative<Bytes>(options.gpu.limit);
+  const bool cpu_size = options.cpu.limit && std::holds_alternative<Bytes>(*options.cpu.limit);
+  if (gpu_size || cpu_size) return limits;  // done by resolve_limits()
+
+  const Bytes need = minimum[kGpu] + minimum[kCpu];
+  SLUICE_CHECK(
+      need <= all, kBudget,
+      fmt::format("the gpu tier needs at least {} and the cpu tier {}; the device computes "
+                  "in host memory, so both are taken from it, and {}{}: short by {}; move "
+                  "more to nvme (zero_optimization.offload_*), or use a smaller model",
+                  format_bytes(minimum[kGpu]), format_bytes(minimum[kCpu]), has(machine.host),
+                  reserve == 0
+                      ? ""
+                      : fmt::format(", less a tiers.cpu.reserve of {}", format_bytes(reserve)),
+                  format_bytes(need - all)));
+  Limits shared = limits;
+  shared[kGpu] = std::min(limits[kGpu], minimum[kGpu] + (all - need) / 2);
+  shared[kCpu] = std::min(limits[kCpu], all - shared[kGpu]);
+  return shared;
+}
+
+void check_available(Bytes bytes, const HostMemory& host) {
+  SLUICE_CHECK(bytes <= host.available, kBudget,
+               fmt::format("the run takes {} of host memory, {}: lower tiers.cpu.limit or "
+                           "tiers.gpu.limit, or end what else uses it",
+                           format_bytes(bytes), has(host)));
 }
 
 }  // namespace sluice::memory

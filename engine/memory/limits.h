@@ -1,16 +1,45 @@
 /// What the machine has for each tier, and how much of it a run may use.
+///
+/// [Note: One memory, two tiers] Where the device computes in host memory, the gpu and the cpu tier
+/// are cut from the same bytes. A size counts first; a fraction or auto beside it takes at most
+/// what it leaves. When neither is a size, each tier may have what it cannot do without, and half
+/// of the rest.
 #pragma once
 
 #include <array>
 
+#include "engine/memory/host_memory.h"
 #include "engine/memory/ledger.h"
 #include "engine/memory/options.h"
+#include "gpu/device.h"
 
 namespace sluice::memory {
 
-/// Bytes by tier. gpu: of the device's memory; cpu: of what is available now; nvme: of the free
-/// bytes of the paths, each filesystem counted once. Throws kBudget when the limit of
-/// gpu or cpu is more than the machine has; of nvme, the store refuses what it cannot hold.
-std::array<Bytes, kTiers> resolve_limits(const Options& options);
+struct Machine {
+  gpu::Device device;
+  HostMemory host;
+};
+Machine this_machine();
+
+/// Bytes by tier.
+using Limits = std::array<Bytes, kTiers>;
+
+/// gpu: of the device's memory; cpu: of what is available now, to the machine and to its cgroup;
+/// nvme: of the free bytes of the paths, each filesystem counted once. Before the needs are known,
+/// two fractions may count the same host memory (see the note).
+///
+/// Throws  kBudget when a size is more than there is, or two are together
+Limits resolve_limits(const Options& options, const Machine& machine = this_machine());
+
+/// The second half of the note: no byte is in two limits any more. `minimum`: what each tier cannot
+/// do without.
+///
+/// Throws  kBudget when the two minima are more than there is
+Limits share_host_memory(const Limits& limits, const Limits& minimum, const Options& options,
+                         const Machine& machine);
+
+/// Before `bytes` of host memory are touched: throws kBudget when that is more than is available,
+/// where the system would kill the process.
+void check_available(Bytes bytes, const HostMemory& host);
 
 }  // namespace sluice::memory

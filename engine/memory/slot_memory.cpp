@@ -3,10 +3,26 @@
 #include <fmt/format.h>
 
 #include "engine/base/error.h"
+#include "engine/memory/limits.h"
 
 namespace sluice::memory {
 
 using prefetch::Tier;
+
+namespace {
+
+/// What the pools take of host memory once every page was touched.
+Bytes host_bytes(const prefetch::Pools& pools) {
+  const bool unified = gpu::device().unified;
+  Bytes total = 0;
+  for (const prefetch::Pool& pool : pools) {
+    const bool host = pool.tier == Tier::kCpu || (pool.tier == Tier::kGpu && unified);
+    if (host) total += pool.slot * pool.slots;
+  }
+  return total;
+}
+
+}  // namespace
 
 SlotMemory::SlotMemory(const prefetch::Pools& pools, const std::vector<prefetch::MemoryTag>& tags,
                        Ledger& ledger, nvme::Store* store)
@@ -15,6 +31,7 @@ SlotMemory::SlotMemory(const prefetch::Pools& pools, const std::vector<prefetch:
       bases_(pools.size(), nullptr),
       extents_(pools.size()),
       store_(store) {
+  check_available(host_bytes(pools_), host_memory());
   for (std::size_t i = 0; i < pools_.size(); ++i) {
     const prefetch::Pool& pool = pools_[i];
     const Bytes bytes = pool.slot * pool.slots;
@@ -41,6 +58,12 @@ std::byte* SlotMemory::address(prefetch::PoolId pool, std::uint32_t slot) const 
   SLUICE_CHECK(pool < pools_.size() && slot < pools_[pool].slots && bases_[pool] != nullptr, kLogic,
                fmt::format("slot {} of pool {} has no address", slot, pool));
   return bases_[pool] + pools_[pool].slot * slot;
+}
+
+std::span<std::byte> SlotMemory::bytes(prefetch::PoolId pool) const {
+  SLUICE_CHECK(pool < pools_.size(), kLogic, fmt::format("there is no pool {}", pool));
+  if (bases_[pool] == nullptr) return {};
+  return {bases_[pool], pools_[pool].slot * pools_[pool].slots};
 }
 
 const nvme::Extent& SlotMemory::extent(prefetch::PoolId pool, std::uint32_t slot) const {

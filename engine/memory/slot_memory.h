@@ -1,11 +1,14 @@
 /// The bytes behind every slot of every pool: device memory, pinned host memory, extents on drives.
 ///
-/// Owns    all of it, from construction to destruction; entered in the ledger before it is taken
+/// Owns    all of it, from construction to destruction; entered in the ledger before it is taken.
+///         Pages of host memory come with the first touch: whoever builds this touches all of them
+///         before the run, on the threads that will use them
 /// Thread  construction: one; lookups: any
-/// Throws  kBudget when a tier's limit or the machine has not that much
+/// Throws  kBudget when a tier's limit, the machine or its cgroup has not that much
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "engine/memory/ledger.h"
@@ -23,6 +26,8 @@ class SlotMemory {
 
   /// Of a pool in the gpu or cpu tier.
   std::byte* address(prefetch::PoolId pool, std::uint32_t slot) const;
+  /// All slots of a pool in the gpu or cpu tier, one after the other; empty for one without any.
+  std::span<std::byte> bytes(prefetch::PoolId pool) const;
   /// Of a pool in the nvme tier.
   const nvme::Extent& extent(prefetch::PoolId pool, std::uint32_t slot) const;
   nvme::Store& store() const { return *store_; }

@@ -1,161 +1,156 @@
 #include "engine/plan/plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
 
-#include "engine/base/error.h"
-#include "engine/schedule/ops.h"
+#include "engine/plan/draft.h"
+#include "engine/plan/refusal.h"
+#include "engine/plan/slots.h"
 
 namespace sluice::plan {
 namespace {
 
-using prefetch::MemoryTag;
 using prefetch::PoolId;
 using prefetch::Tier;
 using schedule::Setup;
+
+/// Ops that may be simulated to choose one plan: two or three seconds.
+constexpr std::uint64_t kSimulatedOps = 1'000'000;
+/// A program longer than this is not simulated at all.
+constexpr std::uint64_t kLongestSimulated = 500'000;
+/// Another size of chunks must win by this much.
+constexpr double kBetter = 0.99;
+/// Each plan is trimmed to within 1% of its best: less than this says nothing of two of them.
+constexpr double kAlike = 1.02;
+constexpr Bytes kOffer = 1_GiB;
 
 std::size_t index(Tier tier) {
   return static_cast<std::size_t>(tier);
 }
 
-/// Slots per pool that the serial run of every program needs.
-std::vector<std::uint32_t> minimum_slots(const Plan& plan) {
-  const auto& pools = plan.catalog.pools;
-  prefetch::Initialised initialised(*plan.catalog.residents);
-  std::vector<std::uint32_t> slots(pools.size(), 0);
-  const Programs& p = plan.programs;
-  for (const auto& program : {p.init, p.step, p.evaluation, p.final}) {
-    if (!program) continue;
-    const auto minimum = prefetch::serial_minimum(*program, pools, plan.lanes, initialised);
-    for (PoolId i = 0; i < slots.size(); ++i) slots[i] = std::max(slots[i], minimum.slots[i]);
-  }
-  return slots;
-}
+/// A draft and the slots that were chosen for it.
+struct Candidate {
+  std::unique_ptr<Plan> draft;  // the chooser refers to it
+  std::unique_ptr<Chooser> chooser;
+  Choice choice;
+};
 
-/// Beyond this many slots a pool has nothing left to run ahead with: all that one program defines
-/// in it, twice (two programs are in flight), and its persistents.
-std::vector<std::uint32_t> useful_slots(const Plan& plan) {
-  std::vector<std::uint32_t> slots(plan.catalog.pools.size(), 0);
-  const auto count = [&](const prefetch::BufferTable& table, std::uint32_t times) {
-    for (const auto id : table.roots()) {
-      const PoolId pool = table.info(id).pool;
-      if (pool != prefetch::kNoPool) slots[pool] += times;
+/// The drafts that fit, the one to prefer first. Throws when none does.
+std::vector<std::unique_ptr<Plan>> drafts(const Setup& setup, const Limits& limits,
+                                          std::int64_t evaluation_batches) {
+  std::vector<std::unique_ptr<Plan>> fitting;
+  std::unique_ptr<Plan> tight;
+  for (const Setup& choice : chunk_choices(setup)) {
+    auto draft = std::make_unique<Plan>(write_draft(choice, evaluation_batches));
+    draft->limits = limits;
+    if (short_tier(*draft, limits)) {
+      tight = std::move(draft);
+    } else {
+      fitting.push_back(std::move(draft));
     }
-  };
-  count(*plan.catalog.residents, 1);
-  count(plan.programs.step->transients(), 2);
-  return slots;
-}
-
-std::string advice(const Setup& setup, Tier tier, MemoryTag largest) {
-  switch (largest) {
-    case MemoryTag::kParam:
-      if (tier == Tier::kGpu && setup.homes.offload_param == schedule::ParamHome::kNone) {
-        return "set zero_optimization.offload_param.device: cpu";
-      }
-      return "use a smaller model";
-    case MemoryTag::kGradient:
-      if (tier == Tier::kGpu && setup.homes.offload_gradient == schedule::GradientHome::kNone) {
-        return "set zero_optimization.offload_gradient.device: cpu";
-      }
-      return "use precision.compute: bf16 with one micro-batch, or a smaller model";
-    case MemoryTag::kState:
-      if (tier == Tier::kCpu && setup.homes.offload_optimizer == schedule::OptimizerHome::kCpu) {
-        return "set zero_optimization.offload_optimizer.device: nvme";
-      }
-      return tier == Tier::kNvme ? "free space there or name more tiers.nvme.paths"
-                                 : "lower zero_optimization.sub_group_size";
-    default:
-      return "lower train.train_micro_batch_size_per_gpu or data.seq_len";
   }
+  if (fitting.empty()) throw refusal(*tight, *short_tier(*tight, limits), evaluation_batches);
+  return fitting;
 }
 
-[[noreturn]] void refuse(const Setup& setup, const Plan& plan, Tier tier) {
-  std::array<Bytes, prefetch::kMemoryTags> by_tag{};
-  for (std::size_t i = 0; i < plan.catalog.pools.size(); ++i) {
-    const auto& pool = plan.catalog.pools[i];
-    if (pool.tier == tier)
-      by_tag[static_cast<std::size_t>(plan.catalog.tags[i])] += pool.slot * pool.slots;
+Candidate choose(std::vector<std::unique_ptr<Plan>> drafts, const Limits& limits,
+                 const prefetch::CostModel& cost) {
+  std::optional<Candidate> best;
+  const std::uint64_t ops = kSimulatedOps / drafts.size();
+  for (auto& draft : drafts) {
+    Candidate next{std::move(draft), nullptr, {}};
+    next.chooser = std::make_unique<Chooser>(*next.draft, cost, ops);
+    next.choice = next.chooser->choose(limits);
+    if (!best || next.choice.seconds < best->choice.seconds * kBetter) best = std::move(next);
   }
-  const auto largest =
-      static_cast<MemoryTag>(std::max_element(by_tag.begin(), by_tag.end()) - by_tag.begin());
-  const Bytes need = plan.minimum[index(tier)];
-  const Bytes have = plan.limits[index(tier)];
-  std::string classes;
-  for (std::size_t tag = 0; tag < by_tag.size(); ++tag) {
-    if (by_tag[tag] == 0) continue;
-    classes += fmt::format("{}{} {}", classes.empty() ? "" : ", ",
-                           name_of(static_cast<MemoryTag>(tag)), format_bytes(by_tag[tag]));
+  return std::move(*best);
+}
+
+/// The same plan with so many layers that keep their forward; null when it does not fit.
+std::unique_ptr<Plan> keeping(const Plan& base, std::int64_t layers,
+                              std::int64_t evaluation_batches) {
+  Setup setup = base.setup;
+  setup.kept_layers = layers;
+  auto draft = std::make_unique<Plan>(write_draft(setup, evaluation_batches));
+  draft->limits = base.limits;
+  return short_tier(*draft, base.limits) ? nullptr : std::move(draft);
+}
+
+/// The most layers whose kept forwards fit.
+std::int64_t most_kept(const Plan& base, std::int64_t evaluation_batches) {
+  std::int64_t fits = 0;
+  std::int64_t fails = base.setup.model.decoder.layers + 1;
+  while (fails - fits > 1) {
+    const std::int64_t middle = fits + (fails - fits) / 2;
+    (keeping(base, middle, evaluation_batches) ? fits : fails) = middle;
   }
-  throw Error(
-      Errc::kBudget,
-      fmt::format("the {} tier is too small: the smallest plan needs {} ({}), tiers.{}.limit "
-                  "gives {}: {} ({} B) short; raise the limit, or {}",
-                  name_of(tier), format_bytes(need), classes, name_of(tier), format_bytes(have),
-                  format_bytes(need - have), need - have, advice(setup, tier, largest)));
+  return fits;
 }
 
-Limits bytes_by_tier(const prefetch::Pools& pools) {
-  Limits bytes{};
-  for (const auto& pool : pools) bytes[index(pool.tier)] += pool.slot * pool.slots;
-  return bytes;
+/// As many layers keep their forward as fit without a longer step: what they take is not there for
+/// running ahead.
+Candidate with_kept_layers(Candidate base, const Limits& limits, std::int64_t evaluation_batches,
+                           const prefetch::CostModel& cost) {
+  if (!base.draft->setup.may_keep() || base.draft->setup.kept_layers > 0) return base;
+  for (std::int64_t n = most_kept(*base.draft, evaluation_batches); n > 0; n = n * 3 / 4) {
+    std::vector<std::unique_ptr<Plan>> one;
+    one.push_back(keeping(*base.draft, n, evaluation_batches));
+    Candidate next = choose(std::move(one), limits, cost);
+    if (next.choice.seconds <= base.choice.seconds * kAlike) return next;
+  }
+  return base;
 }
 
-/// One slot at a time to the pool that is furthest below its target; ties in order of declaration.
-void widen(Plan& plan, const std::vector<std::uint32_t>& minimum) {
-  const std::vector<std::uint32_t> useful = useful_slots(plan);
-  auto& pools = plan.catalog.pools;
-  while (true) {
-    PoolId best = prefetch::kNoPool;
-    double lowest = 1.0;
-    for (PoolId i = 0; i < pools.size(); ++i) {
-      const auto& pool = pools[i];
-      const auto half = static_cast<std::uint32_t>(div_ceil(minimum[i], 2));
-      const std::uint32_t target = std::min(useful[i], minimum[i] + std::max(2U, half));
-      if (minimum[i] == 0 || pool.slots >= target) continue;
-      if (plan.planned[index(pool.tier)] + pool.slot > plan.limits[index(pool.tier)]) continue;
-      const double share = static_cast<double>(pool.slots) / target;
-      if (share < lowest) {
-        lowest = share;
-        best = i;
-      }
+/// Slots that are there may also be left empty: more memory never makes a plan slower.
+Offer offer(Candidate& candidate, Tier tier, double now) {
+  Limits limits = candidate.draft->limits;
+  limits[index(tier)] += kOffer;
+  return {tier, kOffer, std::min(now, candidate.chooser->choose(limits).seconds)};
+}
+
+Forecast forecast(Candidate& candidate) {
+  Forecast forecast;
+  const Plan& plan = *candidate.draft;
+  if (plan.programs.step->ops().size() > kLongestSimulated) return forecast;
+  const auto step = candidate.chooser->trials().look(candidate.choice.slots);
+  forecast.step_s = step.seconds;
+  const auto busiest = std::max_element(step.busy.begin(), step.busy.end());
+  forecast.bound = plan.lanes[static_cast<std::size_t>(busiest - step.busy.begin())].name;
+  forecast.bound_share = step.seconds > 0 ? std::min(1.0, *busiest / step.seconds) : 0;
+  for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
+    if (plan.minimum[index(tier)] > 0) {
+      forecast.offers.push_back(offer(candidate, tier, step.seconds));
     }
-    if (best == prefetch::kNoPool) return;
-    ++pools[best].slots;
-    plan.planned[index(pools[best].tier)] += pools[best].slot;
   }
+  return forecast;
 }
 
 }  // namespace
 
-Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches) {
-  const std::uint64_t forwards =
-      static_cast<std::uint64_t>(setup.micro_batches) * setup.model.blocks.size();
-  SLUICE_CHECK(forwards <= schedule::kMaxForwards, kConfig,
-               fmt::format("{} micro-batches of {} blocks are {} forwards in one step, at most {} "
-                           "are planned: lower train.gradient_accumulation_steps",
-                           setup.micro_batches, setup.model.blocks.size(), forwards,
-                           schedule::kMaxForwards));
-  Plan plan;
-  plan.limits = limits;
-  plan.catalog = schedule::make_catalog(setup);
-  plan.lanes = schedule::make_lanes();
-  plan.programs.init = schedule::init_program(setup, plan.catalog);
-  plan.programs.step = schedule::step_program(setup, plan.catalog);
-  if (evaluation_batches > 0) {
-    plan.programs.evaluation =
-        schedule::evaluation_program(setup, plan.catalog, evaluation_batches);
+Limits require_minimum(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches) {
+  std::unique_ptr<Plan> draft;
+  for (const Setup& choice : chunk_choices(setup)) {
+    draft = std::make_unique<Plan>(write_draft(choice, evaluation_batches));
+    draft->limits = limits;
+    if (!short_tier(*draft, limits)) return draft->minimum;
   }
-  plan.programs.final = schedule::final_program(setup, plan.catalog);
+  throw refusal(*draft, *short_tier(*draft, limits), evaluation_batches);
+}
 
-  const std::vector<std::uint32_t> minimum = minimum_slots(plan);
-  for (PoolId i = 0; i < minimum.size(); ++i) plan.catalog.pools[i].slots = minimum[i];
-  plan.minimum = plan.planned = bytes_by_tier(plan.catalog.pools);
-  for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
-    if (plan.minimum[index(tier)] > limits[index(tier)]) refuse(setup, plan, tier);
+Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches,
+               const prefetch::CostModel& cost) {
+  Candidate chosen =
+      with_kept_layers(choose(drafts(setup, limits, evaluation_batches), limits, cost), limits,
+                       evaluation_batches, cost);
+  Forecast expected = forecast(chosen);
+  Plan plan = std::move(*chosen.draft);
+  plan.forecast = std::move(expected);
+  for (PoolId i = 0; i < plan.catalog.pools.size(); ++i) {
+    plan.catalog.pools[i].slots = chosen.choice.slots[i];
   }
-  widen(plan, minimum);
+  plan.planned = bytes_by_tier(plan.catalog.pools, chosen.choice.slots);
 
   prefetch::Initialised initialised(*plan.catalog.residents);
   const Programs& p = plan.programs;

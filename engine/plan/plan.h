@@ -1,11 +1,16 @@
-/// Fits? With how many slots? = schedule + check, before anything is allocated.
+/// Fits? With how many slots, in how many chunks, how long? = schedule + check + simulate, before
+/// anything is allocated.
 ///
 /// Every program of the run is written and checked here, so a run that starts cannot meet one that
-/// does not fit. Each pool gets its serial minimum; what a tier has left goes, one slot at a time,
-/// to the pools that are furthest from 1.5 times theirs (docs/design.md 3.5 and 3.9).
+/// does not fit. What a setup leaves open (`sub_group_size: auto`, which layers keep their forward)
+/// is decided here too, as it makes the simulated step shortest within the limits (docs/design.md
+/// 3.9).
+///
+/// Thread  any; nothing is kept between calls
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,32 +18,60 @@
 #include "engine/schedule/catalog.h"
 #include "engine/schedule/programs.h"
 #include "engine/schedule/setup.h"
+#include "prefetch/cost_model.h"
 #include "prefetch/program.h"
 
 namespace sluice::plan {
 
 /// Bytes that a run may use, by prefetch::Tier.
 using Limits = std::array<Bytes, 3>;
+/// By pool.
+using Slots = std::vector<std::uint32_t>;
 
 struct Programs {
   std::shared_ptr<const prefetch::Program> init, step, evaluation,
       final;  ///< evaluation may be null
 };
 
+/// What more memory of one tier would buy.
+struct Offer {
+  prefetch::Tier tier;
+  Bytes more;
+  double step_s;  ///< simulated; as it is now: nothing
+};
+
+/// The simulated step.
+struct Forecast {
+  double step_s = 0;
+  std::string bound;       ///< the busiest lane
+  double bound_share = 0;  ///< of the step
+  std::vector<Offer> offers;
+};
+
 struct Plan {
+  schedule::Setup setup;      ///< with everything decided
   schedule::Catalog catalog;  ///< with the pools' slots decided
   prefetch::Lanes lanes;
   Programs programs;
+  Slots minimum_slots;  ///< of the serial run
   Limits limits{};
   Limits minimum{};  ///< bytes of the serial minimum, by tier
   Limits planned{};  ///< bytes of the pools, by tier
+  Forecast forecast;
 };
 
-/// Throws kBudget when a tier cannot hold the serial minimum: which tier, which class of bytes is
-/// the largest there, by how much it is short, and what to change.
-Plan make_plan(const schedule::Setup& setup, const Limits& limits, std::int64_t evaluation_batches);
+/// Bytes by tier of the smallest plan. Throws kBudget when a tier cannot hold it: which tier, by
+/// class of bytes, by how much it is short, and which placement would fit. Cheap: simulates
+/// nothing.
+Limits require_minimum(const schedule::Setup& setup, const Limits& limits,
+                       std::int64_t evaluation_batches);
 
-/// For people: per tier the minimum, what is planned, and a warning where a budget is tight.
+/// Throws  as require_minimum()
+Plan make_plan(const schedule::Setup& setup, const Limits& limits, std::int64_t evaluation_batches,
+               const prefetch::CostModel& cost);
+
+/// For people: per tier the minimum and what is planned, the slots of each pool, the simulated step
+/// and what more memory would buy.
 std::string report(const Plan& plan);
 
 }  // namespace sluice::plan

@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/plan/plan.h"
 
 namespace sluice::plan {
+namespace {
 
-std::string report(const Plan& plan) {
-  using prefetch::Tier;
+using prefetch::Tier;
+
+std::string tiers(const Plan& plan) {
   std::string text;
   for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
     const auto i = static_cast<std::size_t>(tier);
@@ -13,9 +17,50 @@ std::string report(const Plan& plan) {
     text += fmt::format("{}{:<4} tier: serial minimum {}, planned {} of {}",
                         text.empty() ? "" : "\n", name_of(tier), format_bytes(plan.minimum[i]),
                         format_bytes(plan.planned[i]), format_bytes(plan.limits[i]));
-    const bool tight = tier == Tier::kGpu && plan.limits[i] < plan.minimum[i] + plan.minimum[i] / 2;
-    if (tight) text += "; tight: about 1.5 times the minimum buys full overlap";
   }
+  return text;
+}
+
+/// Only pools that something moves through: what lies at home has as many slots as it needs.
+std::string slots(const Plan& plan) {
+  std::vector<bool> moves(plan.catalog.pools.size(), false);
+  if (!plan.programs.step) return {};
+  const auto& transients = plan.programs.step->transients();
+  for (const auto id : transients.roots()) {
+    const auto pool = transients.info(id).pool;
+    if (pool != prefetch::kNoPool) moves[pool] = true;
+  }
+  std::string text;
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    const auto& pool = plan.catalog.pools[i];
+    if (!moves[i] || pool.slot < 64_KiB) continue;
+    text += fmt::format("\n  {:>5} slots (serial minimum {}) of {}", pool.slots,
+                        plan.minimum_slots[i], pool.name);
+  }
+  return text;
+}
+
+std::string offer(const Offer& offer, double now) {
+  const std::string what =
+      fmt::format("\n{} more of tiers.{}.limit: ", format_bytes(offer.more), name_of(offer.tier));
+  // Less than this is noise of the measurement.
+  if (offer.step_s > now * 0.99) return what + "nothing";
+  return what + fmt::format("step {:.3g} -> {:.3g} s (simulated)", now, offer.step_s);
+}
+
+}  // namespace
+
+std::string report(const Plan& plan) {
+  std::string text = tiers(plan) + slots(plan);
+  if (plan.setup.kept_layers > 0) {
+    text += fmt::format("\n{} of {} layers keep their forward for backward", plan.setup.kept_layers,
+                        plan.setup.model.decoder.layers);
+  }
+  const Forecast& f = plan.forecast;
+  if (f.step_s <= 0) return text;
+  text += fmt::format("\nsimulated step: {:.3g} s, bound {} {:.0f}%", f.step_s, f.bound,
+                      100 * f.bound_share);
+  for (const Offer& o : f.offers) text += offer(o, f.step_s);
   return text;
 }
 

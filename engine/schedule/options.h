@@ -27,7 +27,7 @@ struct Options {
   ActivationHome offload_activation = ActivationHome::kNone;
   Recompute recompute = Recompute::kAuto;
   /// Bytes of state (master, m, v in fp32) per chunk of the optimizer; nullopt = auto.
-  std::optional<Bytes> sub_group_size;
+  std::optional<Bytes> sub_group_size = std::nullopt;
 };
 
 }  // namespace sluice::schedule

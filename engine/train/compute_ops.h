@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 
 #include "engine/schedule/setup.h"
 #include "engine/tensor/workspace.h"
@@ -33,10 +34,16 @@ class ComputeOps {
   tensor::Workspace& workspace_;
 };
 
-/// Bytes of workspace that the ops of this run need: each is run once, on scratch memory, in an
-/// arena without a limit. `side` is what OpenMP workers took at most.
+/// What the ops of this run need.
+struct Measured {
+  tensor::Usage workspace;                   ///< `side` is what OpenMP workers took at most
+  std::map<schedule::OpId, double> seconds;  ///< of one op of each kind
+};
+
+/// Each op is run on scratch memory, in an arena without a limit; a short one twice, because a
+/// first run pays for more than itself.
 ///
 /// Thread  the compute stream's, with its number of threads set
-tensor::Usage measure_workspace(const schedule::Setup& setup, const Numbers& numbers);
+Measured measure_ops(const schedule::Setup& setup, const Numbers& numbers);
 
 }  // namespace sluice::train

@@ -1,6 +1,7 @@
 /// A run as data: everything that `train` needs, already read and checked, no YAML in sight.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "engine/executor/driver.h"
 #include "engine/memory/options.h"
 #include "engine/memory/slot_memory.h"
+#include "engine/plan/rates.h"
 #include "engine/schedule/setup.h"
 #include "engine/shape/decoder.h"
 #include "engine/train/options.h"
@@ -24,13 +26,15 @@ namespace sluice::train {
 
 enum class Execution : std::uint8_t { kOverlapped, kSerial };
 
-/// Seams for tests: faults, delays, a look at the bytes.
+/// Seams for tests and benches: faults, delays, a look at the bytes and at every op.
 struct Hooks {
   /// Stands between the driver and the conductor.
   std::function<std::unique_ptr<executor::Handler>(executor::Handler&, const memory::SlotMemory&)>
       wrap_handler;
   /// Stands between the store and its queue.
   std::function<std::unique_ptr<nvme::IoQueue>(std::unique_ptr<nvme::IoQueue>)> wrap_queue;
+  /// Takes the spans of all ops instead of the run's own ring, which holds the last steps only.
+  Trace* trace = nullptr;
 };
 
 struct Job {
@@ -39,6 +43,7 @@ struct Job {
   DataOptions data;
   TrainOptions train;
   EvalOptions eval;
+  ProfileOptions profile;
   OptimizerOptions optimizer;
   SchedulerOptions scheduler;
   schedule::Options homes;
@@ -53,6 +58,11 @@ struct Job {
   cpu_adam::Options cpu_adam;
   std::string folder;  ///< of the run; `final/` and, without tiers.nvme.paths, `nvme/` come here
   std::function<void(const data::StepRecord&)> on_step;  ///< in order, on the caller's thread
+  /// Above 0 (a signal's number): no more programs are begun, and the run ends without weights when
+  /// those under way have. Null = nobody asks.
+  const std::atomic<int>* stop = nullptr;
+  /// What the machine does per second, for the plan; nullopt = measured at the start.
+  std::optional<plan::Rates> rates;
   Hooks hooks;
 };
 

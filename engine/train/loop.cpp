@@ -1,16 +1,29 @@
 #include <fmt/format.h>
+#include <malloc.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "engine/base/log.h"
+#include "engine/memory/resident.h"
+#include "engine/train/account.h"
 #include "engine/train/conductor.h"
+#include "engine/train/first_touch.h"
+#include "engine/train/profile.h"
 #include "engine/train/session.h"
 
 namespace sluice::train {
 
 using prefetch::Tier;
+
+namespace {
+
+constexpr std::size_t kStepsTraced = 4;    // two are in flight
+constexpr std::int64_t kUnusualSteps = 2;  // the first ones, left out of the lanes' table
+
+}  // namespace
 
 /// The bytes of the tiers and everything that works on them, in the order in which they are needed.
 struct Session::Machine {
@@ -28,14 +41,16 @@ struct Session::Machine {
         compute(s.setup_, s.numbers_, workspace),
         writer(s.setup_.model, s.job_.final_dtype,
                (std::filesystem::path(s.job_.folder) / "final").string()),
-        conductor(s.setup_, memory, host, compute, s.compute_, writer) {
+        conductor(s.setup_, memory, host, compute, s.compute_, writer),
+        trace(ops_kept(s.plan_.programs)) {
+    first_touch(memory, s.plan_.catalog.tags, s.compute_, optimizer);
     handler = &conductor;
     if (s.job_.hooks.wrap_handler) {
       wrapped = s.job_.hooks.wrap_handler(conductor, memory);
       handler = wrapped.get();
     }
-    const executor::Machine machine{s.plan_.catalog.residents, s.plan_.catalog.pools,
-                                    s.plan_.lanes};
+    executor::Machine machine{s.plan_.catalog.residents, s.plan_.catalog.pools, s.plan_.lanes};
+    machine.trace = s.job_.hooks.trace != nullptr ? s.job_.hooks.trace : &trace;
     driver = s.job_.execution == Execution::kSerial ? executor::serial(machine, *handler)
                                                     : executor::overlapped(machine, *handler);
   }
@@ -53,9 +68,33 @@ struct Session::Machine {
         tier.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo, std::move(queue));
   }
 
+  static std::size_t ops_kept(const plan::Programs& programs) {
+    std::size_t ops = programs.step->ops().size();
+    if (programs.evaluation) ops += programs.evaluation->ops().size();
+    return kStepsTraced * ops;
+  }
+
   std::span<std::byte> workspace_span(const Session& s) const {
     const auto& buffer = s.plan_.catalog.residents->info(s.plan_.catalog.workspace);
     return {memory.address(buffer.pool, 0), s.setup_.workspace};
+  }
+
+  /// The workspace is one slot; LibTorch's allocator knows how much of it was in use.
+  void note_workspace() {
+    const tensor::Usage peak = workspace.peak();
+    ledger.set_peak(Tier::kGpu, prefetch::MemoryTag::kWorkspace, peak.main + peak.side);
+  }
+
+  /// When everything has run.
+  std::string memory_report() {
+    note_workspace();
+    std::string text = ledger.peak_table();
+    const Bytes committed = ledger.used(Tier::kGpu) + ledger.used(Tier::kCpu);
+    if (const auto resident = memory::peak_resident()) {
+      text += fmt::format("\nprocess: {} resident at most; gpu and cpu tiers together hold {}",
+                          format_bytes(*resident), format_bytes(committed));
+    }
+    return text;
   }
 
   Rules rules;
@@ -70,6 +109,7 @@ struct Session::Machine {
   ComputeOps compute;
   checkpoint::Writer writer;  // claims its space before step 1
   Conductor conductor;
+  Trace trace;
   std::unique_ptr<executor::Handler> wrapped;
   executor::Handler* handler = nullptr;
   std::unique_ptr<executor::Driver> driver;  // last: it joins its threads first
@@ -78,17 +118,32 @@ struct Session::Machine {
 /// The stream of programs, and what is told about each when it has run.
 class Session::Loop {
  public:
-  Loop(Session& session, Machine& machine) : s_(session), m_(machine) {}
+  Loop(Session& session, Machine& machine) : s_(session), m_(machine) {
+    if (const auto& steps = s_.job_.profile.steps) {
+      const auto path = std::filesystem::path(s_.job_.folder) / "trace.json";
+      profile_.emplace(*steps, path.string(), s_.plan_.lanes, s_.plan_.catalog.pools);
+    }
+  }
 
-  void run() {
+  Outcome run() {
     append(s_.plan_.programs.init, {});
     settle(0);  // the clock of the first step starts when the weights stand
     for (std::int64_t step = 0; step < s_.steps_; ++step) {
+      if (s_.job_.stop != nullptr && *s_.job_.stop > 0) {
+        settle(0);
+        return Outcome::kStopped;
+      }
       append(s_.plan_.programs.step, {Tag::Kind::kStep, step});
       if (evaluates(step)) append(s_.plan_.programs.evaluation, {Tag::Kind::kEvaluation, step});
     }
     settle(0);
+    if (s_.steps_ > kUnusualSteps) {
+      log::info(fmt::format("lanes: busy | waiting for (shares of the time from step {} on)\n{}",
+                            kUnusualSteps + 1,
+                            data::lane_table(account_.overall(usual_from_, last_.lanes))));
+    }
     save();
+    return Outcome::kDone;
   }
 
  private:
@@ -107,6 +162,8 @@ class Session::Loop {
   void settle(std::size_t in_flight) {
     for (const executor::Finished& finished : m_.driver->wait(in_flight)) {
       const Tag tag = Tag::unpack(finished.tag);
+      m_.ledger.set_peaks(s_.plan_.catalog.pools, s_.plan_.catalog.tags, finished.peak_slots);
+      profile(finished, tag);
       if (tag.kind == Tag::Kind::kStep) {
         step_finished(finished, tag.step);
       } else if (tag.kind == Tag::Kind::kEvaluation) {
@@ -134,7 +191,12 @@ class Session::Loop {
     record.seconds = to_seconds(finished.end - last_.end);
     mean_.add(record.seconds);
     record.mean_seconds = mean_.value();
-    bound(finished, record);
+    record.lanes = account_.between(last_.lanes, finished.lanes);
+    for (const data::LaneShare& lane : record.lanes) {
+      if (lane.busy <= record.bound_share) continue;
+      record.bound_share = lane.busy;
+      record.bound = lane.lane;
+    }
     record.cpu_bytes = m_.ledger.used(Tier::kCpu);
     record.cpu_limit = m_.ledger.limit(Tier::kCpu);
     record.gpu_bytes = m_.ledger.used(Tier::kGpu);
@@ -143,21 +205,33 @@ class Session::Loop {
     read_ += record.nvme_read_bytes;
     written_ += record.nvme_write_bytes;
     last_ = finished;
+    if (record.step <= kUnusualSteps) usual_from_ = finished.lanes;
     pending_ = record;
     if (!evaluates(step)) report();
   }
 
-  /// The busiest lane since the last step, and its share of the time.
-  void bound(const executor::Finished& finished, data::StepRecord& record) const {
-    for (std::size_t lane = 0; lane < finished.busy.size(); ++lane) {
-      const double share = to_seconds(finished.busy[lane] - last_.busy[lane]) / record.seconds;
-      if (share <= record.bound_share) continue;
-      record.bound_share = share;
-      record.bound = s_.plan_.lanes[lane].name;
+  /// Keeps the spans of what the profile is about, and writes it when its last program has run.
+  void profile(const executor::Finished& finished, Tag tag) {
+    const bool evaluation = tag.kind == Tag::Kind::kEvaluation;
+    const std::int64_t step = tag.step + 1;
+    if (!profile_ || (!evaluation && tag.kind != Tag::Kind::kStep) || !profile_->wants(step)) {
+      return;
     }
+    const auto& program = evaluation ? s_.plan_.programs.evaluation : s_.plan_.programs.step;
+    profile_->collect(step, finished.instance, *program, m_.trace);
+    const bool last = step == std::min(s_.job_.profile.steps->last, s_.steps_);
+    if (last && evaluation == evaluates(tag.step)) profile_->write();
   }
 
   void report() {
+    if (pending_->step == s_.steps_) {
+      m_.note_workspace();
+      for (const memory::Ledger::Entry& entry : m_.ledger.entries()) {
+        pending_->memory.push_back({std::string(name_of(entry.tier)),
+                                    std::string(name_of(entry.tag)), entry.reserved, entry.peak});
+      }
+      pending_->resident_peak = memory::peak_resident().value_or(0);
+    }
     if (s_.job_.on_step) s_.job_.on_step(*pending_);
     pending_.reset();
   }
@@ -170,23 +244,30 @@ class Session::Loop {
 
   Session& s_;
   Machine& m_;
+  const Account account_{s_.plan_.lanes, s_.plan_.catalog.pools};
+  std::optional<Profile> profile_;
   executor::Finished last_{};
+  std::vector<executor::LaneTime> usual_from_;  // the end of the last step that is not usual
   std::optional<data::StepRecord> pending_;
   data::MeanSeconds mean_;
   Bytes read_ = 0;
   Bytes written_ = 0;
 };
 
-void Session::run() {
+Outcome Session::run() {
+  // What measuring took goes back before the pools are filled: both at once would be the peak.
+  ::malloc_trim(0);
   Machine machine(*this);
   log::info(machine.ledger.table());
   if (machine.store) log::info(machine.store->describe());
-  Loop(*this, machine).run();
+  const Outcome outcome = Loop(*this, machine).run();
+  log::info(machine.memory_report());
   const Bytes spilled = machine.workspace.peak().spilled;
   if (spilled > 0) {
     log::warning(fmt::format("LibTorch's workers took {} beyond the workspace, counted in no tier",
                              format_bytes(spilled)));
   }
+  return outcome;
 }
 
 }  // namespace sluice::train

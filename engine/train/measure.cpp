@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/schedule/catalog.h"
 #include "engine/train/compute_ops.h"
 
@@ -49,10 +50,17 @@ OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Scrat
       op.reads.push_back(activation());
       op.writes = {activation()};
       break;
+    case OpId::kLayerForwardKeep:
+      segments(op.reads);
+      op.reads.push_back(activation());
+      op.writes = {activation(), scratch.take(sizes.graph)};
+      break;
     case OpId::kLayerBackward:
+    case OpId::kLayerBackwardKept:
       segments(op.reads);
       op.reads.push_back(activation());
       op.reads.push_back(activation());
+      if (id == OpId::kLayerBackwardKept) op.reads.push_back(scratch.take(sizes.graph));
       op.writes = {activation()};
       segments(op.writes);
       break;
@@ -67,32 +75,48 @@ OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Scrat
   return op;
 }
 
-std::vector<OpId> ops_of(shape::BlockKind kind) {
+std::vector<OpId> ops_of(const Setup& setup, shape::BlockKind kind) {
   switch (kind) {
     case shape::BlockKind::kEmbed:
       return {OpId::kEmbedForward, OpId::kEmbedBackward};
     case shape::BlockKind::kLayer:
-      return {OpId::kLayerForward, OpId::kLayerBackward};
+      if (!setup.may_keep()) return {OpId::kLayerForward, OpId::kLayerBackward};
+      return {OpId::kLayerForward, OpId::kLayerBackward, OpId::kLayerForwardKeep,
+              OpId::kLayerBackwardKept};
     case shape::BlockKind::kHead:
       return {OpId::kHeadTrain, OpId::kHeadLoss};
   }
   return {};
 }
 
+/// A first run of an op this long tells how long it takes.
+constexpr double kLongOp = 0.25;  // seconds
+
+double seconds_of(ComputeOps& ops, const OpBytes& op) {
+  const Nanos begin = now_ns();
+  ops.run(op);
+  return to_seconds(now_ns() - begin);
+}
+
 }  // namespace
 
-tensor::Usage measure_workspace(const Setup& setup, const Numbers& numbers) {
+Measured measure_ops(const Setup& setup, const Numbers& numbers) {
   tensor::Workspace arena = tensor::Workspace::unbounded();
   ComputeOps ops(setup, numbers, arena);
+  Measured measured;
   bool layer_done = false;  // all layers have one shape
   for (const shape::Block& block : setup.model.blocks) {
     if (block.kind == shape::BlockKind::kLayer && std::exchange(layer_done, true)) continue;
-    for (const OpId id : ops_of(block.kind)) {
+    for (const OpId id : ops_of(setup, block.kind)) {
       Scratch scratch;
-      ops.run(scratch_op(setup, block, id, scratch));
+      const OpBytes op = scratch_op(setup, block, id, scratch);
+      double seconds = seconds_of(ops, op);
+      if (seconds < kLongOp) seconds = seconds_of(ops, op);
+      measured.seconds[id] = seconds;
     }
   }
-  return arena.peak();
+  measured.workspace = arena.peak();
+  return measured;
 }
 
 }  // namespace sluice::train

@@ -60,4 +60,14 @@ struct SchedulerOptions {
   double min_lr_ratio = 0.1;
 };
 
+/// Steps of a run, counted from 1, both ends included.
+struct StepRange {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+};
+
+struct ProfileOptions {
+  std::optional<StepRange> steps;  ///< of which a Chrome trace is written; nullopt = none
+};
+
 }  // namespace sluice::train

@@ -11,9 +11,13 @@
 #include "engine/base/log.h"
 #include "engine/memory/limits.h"
 #include "engine/model/blocks.h"
+#include "engine/plan/rates.h"
 #include "engine/tensor/allocator.h"
 #include "engine/tensor/process.h"
+#include "engine/train/calibrate.h"
 #include "gpu/device.h"
+#include "nvme/filesystem.h"
+#include "nvme/store.h"
 
 namespace sluice::train {
 namespace {
@@ -61,6 +65,9 @@ Numbers choose_numbers(const Job& job, const schedule::Setup& setup) {
   return numbers;
 }
 
+/// Room for what a run writes beside its weights: log, metrics, config.json.
+constexpr Bytes kSmallFiles = 1_MiB;
+
 /// OpenMP workers allocate in no fixed order, so their arena has room for twice what was seen.
 Bytes side_arena(const tensor::Usage& usage) {
   return round_up(2 * usage.side + 64_KiB, kAlignment);
@@ -84,28 +91,61 @@ Session::Session(const Job& job)
   if (job_.tiers.nvme.paths.empty()) {
     job_.tiers.nvme.paths = {(std::filesystem::path(job_.folder) / "nvme").string()};
   }
-  const plan::Limits limits = memory::resolve_limits(job_.tiers);
+  const memory::Machine machine = memory::this_machine();
+  plan::Limits limits = memory::resolve_limits(job_.tiers, machine);
   // Measuring takes real memory: what would not fit even without a workspace is refused before.
-  plan::make_plan(setup_, limits, evaluation_batches());
+  plan::Limits minimum = plan::require_minimum(setup_, limits, evaluation_batches());
+  check_disks(minimum[static_cast<std::size_t>(prefetch::Tier::kNvme)]);
   tensor::install_allocator();
-  workspace_ = measure();
+  const Measured measured = measure();
+  workspace_ = measured.workspace;
   setup_.workspace = round_up(workspace_.main, kAlignment) + side_arena(workspace_);
-  plan_ = plan::make_plan(setup_, limits, evaluation_batches());
+  minimum[static_cast<std::size_t>(prefetch::Tier::kGpu)] += setup_.workspace;
+  limits = memory::share_host_memory(limits, minimum, job_.tiers, machine);
+  const plan::Rates rates = job_.rates ? *job_.rates
+                                       : calibrate(setup_, numbers_, measured.seconds,
+                                                   job_.cpu_adam, job_.tiers.nvme, job_.aio);
+  plan_ = plan::make_plan(setup_, limits, evaluation_batches(),
+                          plan::cost_model(rates, schedule::make_lanes()));
+  setup_ = plan_.setup;
+  check_disks(plan_.planned[static_cast<std::size_t>(prefetch::Tier::kNvme)]);
 }
 
 Session::~Session() = default;
 
-tensor::Usage Session::measure() {
-  tensor::Usage usage;
+Measured Session::measure() {
+  Measured measured;
   compute_
       .run([&] {
         tensor::set_deterministic();
         tensor::set_compute_threads(numbers_.threads);
-        usage = measure_workspace(setup_, numbers_);
+        measured = measure_ops(setup_, numbers_);
       })
       .ticket()
       .wait();
-  return usage;
+  return measured;
+}
+
+/// What would be refused when the files are made, found before there is anything to remove.
+void Session::check_disks(Bytes stored) const {
+  const auto& tier = job_.tiers.nvme;
+  if (stored > 0) {
+    nvme::check_folders(tier.paths, stored,
+                        tier.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo);
+  }
+  const Bytes weights = setup_.model.parameters() * size_of(job_.final_dtype);
+  const nvme::Filesystem disk = nvme::filesystem_of(job_.folder);
+  const bool shared = stored > 0 && std::ranges::all_of(tier.paths, [&](const std::string& path) {
+                        return nvme::filesystem_of(path).device == disk.device;
+                      });
+  const Bytes need = weights + kSmallFiles + (shared ? stored : 0);
+  SLUICE_CHECK(
+      need <= disk.free, kBudget,
+      fmt::format("{}: {} needed for weights{}, {} free; free space there, or choose "
+                  "another output_dir",
+                  job_.folder, format_bytes(weights),
+                  shared ? fmt::format(" and {} for the nvme tier", format_bytes(stored)) : "",
+                  format_bytes(disk.free)));
 }
 
 std::int64_t Session::evaluation_batches() const {

@@ -1,12 +1,13 @@
 /// One run, from its options to its final weights.
 ///
-/// The constructor does what can fail without allocating: data, workspace, plan. run() takes the
-/// memory and the disks before step 1, then it is the stream of programs.
+/// The constructor does what can fail without the run's memory and files: data, workspace, plan, a
+/// look at the disks. run() takes both before step 1, then it is the stream of programs.
 ///
 /// Thread  one; it starts and joins all others
 /// Throws  kConfig, kBudget, kIo, kFormat, kNonFinite; nothing is half-written then
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,11 @@
 #include "gpu/stream.h"
 
 namespace sluice::train {
+
+enum class Outcome : std::uint8_t {
+  kDone,
+  kStopped  ///< by Job::stop, before the last step: there are no final weights
+};
 
 class Session {
  public:
@@ -35,14 +41,15 @@ class Session {
   /// Samples of one evaluation.
   std::int64_t evaluation_samples() const;
 
-  /// Allocates the tiers, trains, and writes `final/`. Once.
-  void run();
+  /// Allocates the tiers, trains, and writes `final/` unless it was asked to stop. Once.
+  Outcome run();
 
  private:
   struct Machine;
   class Loop;
-  tensor::Usage measure();
+  Measured measure();
   std::int64_t evaluation_batches() const;
+  void check_disks(Bytes stored) const;  // bytes of the nvme tier
 
   Job job_;
   data::Dataset train_;

@@ -45,7 +45,8 @@ TEST(Load, EveryTypeIsRead) {
       "compute: {threads: 2, loss_chunk: auto}\n"
       "zero_optimization: {offload_param: {device: none}, offload_optimizer: {device: nvme}, "
       "sub_group_size: 64MiB}\n"
-      "logging: {level: warning}\n");
+      "logging: {level: warning, progress: false}\n"
+      "profile: {steps: 3-12}\n");
   EXPECT_EQ(c.seed, 7U);
   EXPECT_THAT(c.data.train, ElementsAre("a.txt", "b.txt"));
   EXPECT_THAT(c.data.valid, ElementsAre("c.bin"));
@@ -71,6 +72,11 @@ TEST(Load, EveryTypeIsRead) {
   EXPECT_EQ(c.zero_optimization.offload_optimizer, schedule::OptimizerHome::kNvme);
   EXPECT_EQ(c.zero_optimization.sub_group_size, 64_MiB);
   EXPECT_EQ(c.logging.level, log::Level::kWarning);
+  EXPECT_EQ(c.logging.progress, Progress::kFalse);
+  EXPECT_EQ(c.profile.steps->first, 3);
+  EXPECT_EQ(c.profile.steps->last, 12);
+  EXPECT_EQ(from("profile: {steps: 4}").profile.steps->last, 4);
+  EXPECT_FALSE(from("profile: {steps: null}").profile.steps);
 }
 
 TEST(Load, OneIsACountOfWarmUpStepsAndAHundredPercentAFraction) {

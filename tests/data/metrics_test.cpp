@@ -59,6 +59,24 @@ TEST(MetricsJson, HasEveryFieldAndOneLine) {
   EXPECT_FALSE(nlohmann::json::parse(to_json(record(1))).contains("valid_loss"));
 }
 
+TEST(MetricsJson, HasTheTimeOfEachLaneAndAtTheLastStepTheMemory) {
+  StepRecord last = record(3);
+  last.lanes = {{"compute", 1.0 / 3, {{"h2d", 0.5}, {"start", 1.0 / 6}, {"cpu", 1e-7}}},
+                {"data", 1, {}}};
+  last.memory = {
+      {"gpu", "parameters", 100, 60}, {"gpu", "gradients", 50, 50}, {"cpu", "state", 7, 7}};
+  last.resident_peak = 1000;
+  const auto json = nlohmann::json::parse(to_json(last));
+  EXPECT_EQ(json["lanes"].dump(),
+            R"({"compute":{"busy":0.3333,"idle":{"h2d":0.5,"start":0.1667}},"data":{"busy":1.0}})");
+  EXPECT_EQ(
+      json["memory"].dump(),
+      R"({"cpu":{"state":{"peak":7,"reserved":7}},)"
+      R"("gpu":{"gradients":{"peak":50,"reserved":50},"parameters":{"peak":60,"reserved":100}}})");
+  EXPECT_EQ(json["resident_peak"], 1000);
+  EXPECT_FALSE(nlohmann::json::parse(to_json(record(1))).contains("memory"));
+}
+
 TEST(MetricsJson, WhatIsNotFiniteIsNull) {
   StepRecord bad = record(1);
   bad.loss = std::numeric_limits<double>::quiet_NaN();

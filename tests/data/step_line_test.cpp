@@ -35,7 +35,7 @@ TEST(StepLine, SaysWhatTheDesignSays) {
 
 TEST(StepLine, SmallestOneIsStillWellFormed) {
   EXPECT_EQ(step_line({}),
-            "step 0 | loss 0.0000 | gnorm 0.00 | lr 0.0e+00 | 0.000 s | cpu 0.0 MiB");
+            "step 0 | loss 0.0000 | gnorm 0.00 | lr 0.0e+00 | 0.000 s | cpu 0.0 KiB");
 }
 
 struct Part {
@@ -62,7 +62,14 @@ TEST(StepLine, EveryPartInItsForms) {
        [](auto& r) { r.nvme_read_bytes = r.nvme_write_bytes = 0; }},
       {"| nvme r 0.0 w 4.8 GB/s |", nullptr, [](auto& r) { r.nvme_read_bytes = 0; }},
       {"| nvme r 12 w 4.8 GB/s |", nullptr, [](auto& r) { r.nvme_read_bytes *= 1.9; }},
-      {"| cpu 0.3/4.0 GiB |", nullptr, [](auto& r) { r.cpu_bytes = 300_MiB, r.cpu_limit = 4_GiB; }},
+      {"| nvme r 0.4 w 2.1 MB/s |", nullptr,
+       [](auto& r) { r.nvme_read_bytes = 23'320'000, r.nvme_write_bytes = 122'430'000; }},
+      {"| nvme r 0.0 w 0.2 kB/s |", nullptr,
+       [](auto& r) { r.nvme_read_bytes = 0, r.nvme_write_bytes = 11'660; }},
+      {"| cpu 300 MiB/4.0 GiB |", nullptr,
+       [](auto& r) { r.cpu_bytes = 300_MiB, r.cpu_limit = 4_GiB; }},
+      {"| cpu 9.5 KiB/1.5 TiB |", nullptr,
+       [](auto& r) { r.cpu_bytes = 9728, r.cpu_limit = 1536_GiB; }},
       {"| cpu 120/512 MiB |", nullptr,
        [](auto& r) { r.cpu_bytes = 120_MiB, r.cpu_limit = 512_MiB; }},
       {"| cpu 49 GiB |", nullptr, [](auto& r) { r.cpu_limit = 0; }},
@@ -84,6 +91,20 @@ TEST(StepLine, EveryPartInItsForms) {
       EXPECT_EQ(line.find(part.has_not), std::string::npos) << part.has_not << "\n in " << line;
     }
   }
+}
+
+TEST(ProgressLine, SaysHowFarTheRunIs) {
+  EXPECT_EQ(progress_line(usual(), 200),
+            "[==>                 ] 120/1000 | eta 14h12m | bound nvme-write 92% | loss 2.1834");
+  StepRecord last = usual();
+  last.step = 1000;
+  EXPECT_EQ(progress_line(last, 200),
+            "[====================] 1000/1000 | bound nvme-write 92% | loss 2.1834");
+  EXPECT_EQ(progress_line({}, 200), "[>                   ] 0/0 | loss 0.0000");
+}
+
+TEST(ProgressLine, IsNoLongerThanTheTerminal) {
+  EXPECT_EQ(progress_line(usual(), 30), "[==>                 ] 120/100");
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <mutex>
+#include <thread>
 
 #include "engine/base/error.h"
 #include "tests/executor/recording_handler.h"
@@ -78,8 +80,8 @@ TEST_P(DriverConformance, RunsEveryOpAndReportsProgramsInOrderWithTheirTags) {
   EXPECT_EQ(finished[0].tag, 7U);
   EXPECT_EQ(finished[1].tag, 8U);
   EXPECT_LE(finished[0].end, finished[1].end);
-  ASSERT_EQ(finished[1].busy.size(), 2U);
-  EXPECT_LE(finished[0].busy[kStream], finished[1].busy[kStream]);
+  ASSERT_EQ(finished[1].lanes.size(), 2U);
+  EXPECT_LE(finished[0].lanes[kStream].busy, finished[1].lanes[kStream].busy);
   EXPECT_TRUE(run->wait(0).empty());
 }
 
@@ -217,11 +219,48 @@ TEST_P(DriverConformance, TracesEveryOpOnceOpsThatDependInOrder) {
   for (std::uint32_t i = 0; i < spans.size(); ++i) {
     EXPECT_EQ(spans[i].where, place({i / 6, i % 6}));
     EXPECT_EQ(spans[i].track, i % 2 == 0 ? kHost : kStream);
+    EXPECT_LE(spans[i].ready, spans[i].begin);
     EXPECT_LE(spans[i].begin, spans[i].end);
+    if (i % 6 > 0) {  // the first of a program may have waited for that to come
+      EXPECT_EQ(unpack_cause(spans[i].cause),
+                (prefetch::Cause{prefetch::Cause::Kind::kLane, spans[i - 1].track}));
+    }
     if (i > 0) {
       EXPECT_GE(spans[i].begin, spans[i - 1].end);
     }
   }
+}
+
+TEST_P(DriverConformance, EveryMomentOfEveryLaneIsAccountedFor) {
+  handler_.on_start = [](const OpContext&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return Ticket{};
+  };
+  const auto run = driver();
+  run->append(chain(4), 0);
+  const auto first = run->wait(0);
+  run->append(chain(4), 0);
+  const auto second = run->wait(0);
+  const Reasons reasons(machine_.lanes.size(), machine_.pools.size());
+  for (const prefetch::LaneId lane : {kHost, kStream}) {
+    const LaneTime& from = first[0].lanes[lane];
+    const LaneTime& to = second[0].lanes[lane];
+    Nanos sum = to.busy - from.busy;
+    for (std::size_t i = 0; i < reasons.size(); ++i) sum += to.idle[i] - from.idle[i];
+    EXPECT_EQ(sum, second[0].end - first[0].end);
+    EXPECT_GT(to.idle[reasons.lane(lane == kHost ? kStream : kHost)],
+              from.idle[reasons.lane(lane == kHost ? kStream : kHost)]);
+  }
+}
+
+TEST_P(DriverConformance, TheMostSlotsInUseAreReported) {
+  const auto run = driver();
+  auto made = program();
+  made->op(op(kHost, {}, {made->buffer({0, 4_KiB, prefetch::MemoryTag::kParam})}));
+  made->seal();
+  run->append(made, 0);
+  const auto finished = run->wait(0);
+  EXPECT_THAT(finished[0].peak_slots, ElementsAre(2U));  // with the persistent one
 }
 
 INSTANTIATE_TEST_SUITE_P(Drivers, DriverConformance, ::testing::Values(&overlapped, &serial),

@@ -15,6 +15,7 @@
 #include "engine/base/error.h"
 #include "engine/executor/driver.h"
 #include "tests/executor/job_thread.h"
+#include "tests/support/conflict.h"
 #include "tests/support/op_memory.h"
 #include "tests/support/random_tape.h"
 
@@ -108,6 +109,7 @@ using Factory = std::unique_ptr<Driver> (*)(const Machine&, executor::Handler&);
 
 struct Run {
   std::vector<Finished> finished;
+  std::vector<Span> spans;
   std::optional<Error> error;
   std::string complaint;
   std::size_t begun = 0, ended = 0;
@@ -117,8 +119,10 @@ struct Run {
 Run run(const RandomStream& stream, Factory factory, const Plan& plan) {
   Run run;
   WorkHandler handler(stream, plan);
+  Trace trace(10'000);
   {
-    const auto driver = factory({stream.residents, stream.pools, stream.lanes}, handler);
+    const auto driver =
+        factory({stream.residents, stream.pools, stream.lanes, {}, &trace}, handler);
     handler.driver = driver.get();
     try {
       for (std::size_t i = 0; i < stream.programs.size(); ++i) {
@@ -136,7 +140,35 @@ Run run(const RandomStream& stream, Factory factory, const Plan& plan) {
   if (run.error && handler.memory().begun() != run.begun) run.complaint = "an op began after all";
   run.begun = handler.memory().begun();
   run.results = handler.memory().results();
+  run.spans = trace.spans();
   return run;
+}
+
+/// One span per op, ready <= begin <= end; the op that it names as its cause had ended by then, on
+/// that lane, as everything that it depends on; a stream keeps its own order.
+void expect_true_spans(const RandomStream& stream, const std::vector<Span>& spans) {
+  std::map<OpRef, Span> by_op;
+  for (const Span& span : spans) by_op[executor::placed(span.where)] = span;
+  std::size_t ops = 0;
+  for (const auto& program : stream.programs) ops += program->ops().size();
+  RC_ASSERT(by_op.size() == ops && spans.size() == ops);
+  for (const auto& [ref, span] : by_op) {
+    RC_ASSERT(span.ready <= span.begin && span.begin <= span.end);
+    const prefetch::Cause cause = executor::unpack_cause(span.cause);
+    const auto fifo = [&](const Span& s) {
+      return stream.lanes[s.track].issue == prefetch::Issue::kFifo;
+    };
+    bool named = cause.kind != prefetch::Cause::Kind::kLane;
+    for (const auto& [other, earlier] : by_op) {
+      if (other >= ref) break;
+      if (fifo(earlier) && earlier.track == span.track) RC_ASSERT(earlier.end <= span.begin);
+      if (!conflict(stream, other, ref)) continue;
+      named |= earlier.track == cause.which;
+      // The end of a stream's op may be seen after that of a later one on another stream.
+      if (!fifo(earlier)) RC_ASSERT(earlier.end <= span.ready);
+    }
+    RC_ASSERT(named);
+  }
 }
 
 void expect_serial_results(const RandomStream& stream, Factory factory) {
@@ -144,6 +176,7 @@ void expect_serial_results(const RandomStream& stream, Factory factory) {
   RC_ASSERT(!done.error.has_value());
   RC_ASSERT(done.complaint == "");
   RC_ASSERT(done.results == expected(stream));
+  expect_true_spans(stream, done.spans);
   RC_ASSERT(done.finished.size() == stream.programs.size());
   for (std::size_t i = 0; i < done.finished.size(); ++i) {
     RC_ASSERT(done.finished[i].instance == i);
@@ -168,23 +201,12 @@ RC_GTEST_PROP(RandomStream, TheSerialDriverEqualsTheOracle, ()) {
 /// Every op that must come after `source`, by the definition: shared leaves, one of them a write.
 std::set<OpRef> dependents(const RandomStream& stream, OpRef source) {
   std::set<OpRef> found{source};
-  const auto conflict = [&](OpRef a, OpRef b) {
-    const auto& x = stream.programs[a.instance]->accesses(a.index);
-    const auto& y = stream.programs[b.instance]->accesses(b.index);
-    const auto first = stream.residents->end_leaf();
-    const auto meet = [&](const auto& l, const auto& r) {
-      return std::any_of(l.begin(), l.end(), [&](prefetch::LeafId leaf) {
-        return (leaf < first || a.instance == b.instance) &&
-               std::binary_search(r.begin(), r.end(), leaf);
-      });
-    };
-    return meet(x.writes, y.writes) || meet(x.writes, y.reads) || meet(x.reads, y.writes);
-  };
   for (std::uint32_t i = source.instance; i < stream.programs.size(); ++i) {
     for (std::uint32_t j = 0; j < stream.programs[i]->ops().size(); ++j) {
       const OpRef ref{i, j};
       if (ref <= source) continue;
-      if (std::any_of(found.begin(), found.end(), [&](OpRef f) { return conflict(f, ref); })) {
+      if (std::any_of(found.begin(), found.end(),
+                      [&](OpRef f) { return conflict(stream, f, ref); })) {
         found.insert(ref);
       }
     }

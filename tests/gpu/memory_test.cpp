@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -134,6 +136,28 @@ TEST(PinnedSlab, MovesWithItsBytes) {
   const PinnedSlab c(std::move(b));
   EXPECT_EQ(c.data()[7], std::byte{42});
   EXPECT_EQ(c.size(), kAlignment);
+}
+
+/// Bytes of addresses that this process has mapped.
+Bytes mapped() {
+  std::ifstream statm("/proc/self/statm");
+  Bytes pages = 0;
+  statm >> pages;
+  return pages * static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST(PinnedSlab, BeginsOnAHugePageWhenItIsLargeAndGivesAllOfItBack) {
+  const Bytes before = mapped();
+  for (const Bytes n : {4_MiB, 5_MiB + kAlignment, 64_MiB + 17}) {
+    std::vector<PinnedSlab> slabs;  // several, so that none is where the last one ended by luck
+    for (int i = 0; i < 4; ++i) {
+      const PinnedSlab& slab = slabs.emplace_back(n);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(slab.data()) % 2_MiB, 0U);
+      slab.data()[n - 1] = std::byte{1};
+    }
+  }
+  // Four slabs of 64 MiB and what they were cut from; malloc may have kept a little.
+  EXPECT_LT(mapped(), before + 1_MiB);
 }
 
 TEST(PinnedSlab, RefusesWhatTheSystemHasNot) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "engine/memory/resident.h"
 #include "tests/nvme/scratch.h"
 
 namespace sluice::memory {
@@ -63,6 +66,37 @@ TEST(Ledger, TableHasALinePerTierInUseWithItsClasses) {
   EXPECT_EQ(ledger.table(),
             "gpu  512.0 MiB of 8.0 GiB: workspace 512.0 MiB\n"
             "cpu  49.0 GiB of 64.0 GiB: parameters 15.0 GiB, optimizer state 34.0 GiB");
+}
+
+TEST(Ledger, KeepsTheHighWaterMarksOfItsClasses) {
+  Ledger ledger({8_GiB, 64_GiB, 0});
+  const prefetch::Pools pools = {{"large", Tier::kGpu, 4_KiB, 8},
+                                 {"small", Tier::kGpu, 1_KiB, 4},
+                                 {"workspace", Tier::kGpu, 64_KiB, 1}};
+  const std::vector<MemoryTag> tags = {MemoryTag::kParam, MemoryTag::kParam, MemoryTag::kWorkspace};
+  for (std::size_t i = 0; i < pools.size(); ++i) {
+    ledger.reserve(pools[i].tier, tags[i], pools[i].slot * pools[i].slots);
+  }
+  ledger.set_peaks(pools, tags, {8, 4, 1});
+  ledger.set_peaks(pools, tags, {5, 2, 1});
+  ledger.set_peak(Tier::kGpu, MemoryTag::kWorkspace, 48_KiB);
+  const auto entries = ledger.entries();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(entries[0].tag, MemoryTag::kParam);
+  EXPECT_EQ(entries[0].reserved, 36_KiB);
+  EXPECT_EQ(entries[0].peak, 22_KiB);
+  EXPECT_EQ(entries[1].reserved, 64_KiB);
+  EXPECT_EQ(entries[1].peak, 48_KiB);
+  EXPECT_THAT(ledger.peak_table(),
+              AllOf(HasSubstr("gpu  parameters           36.0 KiB      22.0 KiB"),
+                    HasSubstr("gpu  workspace            64.0 KiB      48.0 KiB")));
+}
+
+TEST(PeakResident, IsAtLeastWhatThisTestHasTouched) {
+  const Bytes before = peak_resident().value_or(0);
+  std::vector<char> touched(64_MiB, 1);
+  EXPECT_GT(peak_resident().value_or(0), touched.size());
+  EXPECT_GE(peak_resident().value_or(0), before);
 }
 
 }  // namespace

@@ -30,42 +30,117 @@ TEST(Limits, OfASizeAreThatSize) {
   EXPECT_EQ(resolve_limits(small_options()), (std::array<Bytes, kTiers>{64_MiB, 32_MiB, 16_MiB}));
 }
 
-TEST(Limits, OfTheGpuAreAFractionOfTheDevicesMemory) {
-  Options options = small_options();
-  options.gpu.limit = 0.5;
-  EXPECT_NEAR(static_cast<double>(resolve_limits(options)[0]),
-              static_cast<double>(gpu::device().memory) / 2, 1);
-  options.gpu.limit = 1.0;
-  EXPECT_EQ(resolve_limits(options)[0], gpu::device().memory);
+/// 32 GiB of memory, 20 of them available.
+Machine machine(bool unified) {
+  return {{.name = "card", .memory = 32_GiB, .unified = unified}, {20_GiB, "this machine"}};
+}
+Machine apart() {
+  return machine(false);
+}
+Machine unified() {
+  return machine(true);
 }
 
-TEST(Limits, BeyondTheDevicesMemoryAreRefused) {
-  Options options = small_options();
-  options.gpu.limit = gpu::device().memory + 1;
-  const Error error = error_of([&] { resolve_limits(options); });
+Options sized(Limit gpu, std::optional<Limit> cpu) {
+  Options options;
+  options.gpu.limit = gpu;
+  options.cpu.limit = cpu;
+  return options;
+}
+
+std::string refusal(const Options& options, const Machine& on) {
+  const Error error = error_of([&] { resolve_limits(options, on); });
   EXPECT_EQ(error.code, Errc::kBudget);
-  EXPECT_THAT(error.what(), AllOf(HasSubstr("tiers.gpu.limit is "), HasSubstr(gpu::device().name),
-                                  HasSubstr("lower it")));
+  return error.what();
 }
 
-TEST(Limits, BeyondTheMemoryThatIsAvailableAreRefused) {
-  Options options = small_options();
-  options.cpu.limit = Bytes{1} << 60;
-  const Error error = error_of([&] { resolve_limits(options); });
+TEST(Limits, OfADeviceOfItsOwnAreAFractionOfItsMemory) {
+  EXPECT_EQ(resolve_limits(sized(0.5, 1_GiB), apart())[0], 16_GiB);
+  EXPECT_EQ(resolve_limits(sized(1.0, 1_GiB), apart())[0], 32_GiB);
+  EXPECT_EQ(resolve_limits(sized(32_GiB, 20_GiB), apart())[0], 32_GiB);
+}
+
+TEST(Limits, OfTheHostAreAFractionOfWhatIsAvailableOrLeaveTheReserve) {
+  EXPECT_EQ(resolve_limits(sized(1_GiB, 0.5), apart())[1], 10_GiB);
+  EXPECT_EQ(resolve_limits(sized(1_GiB, std::nullopt), apart())[1], 16_GiB);
+  Options options = sized(1_GiB, std::nullopt);
+  options.cpu.reserve = 64_GiB;
+  EXPECT_EQ(resolve_limits(options, apart())[1], 0U);
+}
+
+TEST(Limits, BeyondWhatThereIsAreRefused) {
+  EXPECT_THAT(refusal(sized(32_GiB + 1, 1_GiB), apart()),
+              HasSubstr("tiers.gpu.limit is 32.0 GiB, card has 32.0 GiB: lower it"));
+  EXPECT_THAT(refusal(sized(21_GiB, 1_GiB), unified()),
+              HasSubstr("tiers.gpu.limit is 21.0 GiB, this machine has 20.0 GiB available"));
+  EXPECT_THAT(refusal(sized(1_GiB, 20_GiB + 1), apart()),
+              HasSubstr("tiers.cpu.limit is 20.0 GiB, this machine has 20.0 GiB available"));
+}
+
+TEST(Limits, BeyondTheCgroupAreRefusedWithItsName) {
+  Machine small = apart();
+  small.host = {2_GiB, "the cgroup /job (memory.max 3.0 GiB)"};
+  EXPECT_THAT(refusal(sized(1_GiB, 4_GiB), small),
+              HasSubstr("tiers.cpu.limit is 4.0 GiB, the cgroup /job (memory.max 3.0 GiB) has 2.0 "
+                        "GiB available: lower it"));
+}
+
+TEST(Limits, OfOneMemoryMustFitItTogether) {
+  EXPECT_EQ(resolve_limits(sized(12_GiB, 8_GiB), unified())[1], 8_GiB);
+  EXPECT_THAT(refusal(sized(12_GiB, 9_GiB), unified()),
+              AllOf(HasSubstr("12.0 GiB"), HasSubstr("9.0 GiB"), HasSubstr("20.0 GiB available"),
+                    HasSubstr("host memory")));
+  EXPECT_EQ(resolve_limits(sized(12_GiB, 9_GiB), apart())[1], 9_GiB);
+}
+
+TEST(Limits, OfOneMemoryTakeWhatASizeLeaves) {
+  EXPECT_EQ(resolve_limits(sized(12_GiB, std::nullopt), unified())[1], 4_GiB);
+  EXPECT_EQ(resolve_limits(sized(12_GiB, 0.9), unified())[1], 8_GiB);
+  EXPECT_EQ(resolve_limits(sized(0.95, 15_GiB), unified())[0], 5_GiB);
+  EXPECT_EQ(resolve_limits(sized(0.1, 15_GiB), unified())[0], 2_GiB);
+}
+
+TEST(Limits, OfOneMemoryWithoutSizesAreTheNeedsAndHalfOfTheRest) {
+  const Options options = sized(1.0, 1.0);
+  const Limits limits = resolve_limits(options, unified());
+  EXPECT_EQ(share_host_memory(limits, {2_GiB, 8_GiB, 0}, options, unified()),
+            (Limits{7_GiB, 13_GiB, 0}));
+  EXPECT_EQ(share_host_memory(limits, {2_GiB, 8_GiB, 0}, options, apart()), limits);
+  const Options automatic = sized(1.0, std::nullopt);  // with a reserve of 4 GiB
+  EXPECT_EQ(share_host_memory(resolve_limits(automatic, unified()), {2_GiB, 8_GiB, 0}, automatic,
+                              unified()),
+            (Limits{5_GiB, 11_GiB, 0}));
+}
+
+TEST(Limits, OfOneMemoryThatFitAreNotChanged) {
+  const Options options = sized(0.25, 0.5);
+  EXPECT_EQ(share_host_memory({5_GiB, 10_GiB, 0}, {1_GiB, 1_GiB, 0}, options, unified()),
+            (Limits{5_GiB, 10_GiB, 0}));
+  const Options sizes = sized(12_GiB, 8_GiB);
+  EXPECT_EQ(share_host_memory({12_GiB, 8_GiB, 0}, {1_GiB, 1_GiB, 0}, sizes, unified()),
+            (Limits{12_GiB, 8_GiB, 0}));
+}
+
+TEST(Limits, OfOneMemoryThatIsTooSmallForBothSayByHowMuch) {
+  const Options options = sized(1.0, 1.0);
+  const Error error = error_of([&] {
+    share_host_memory({20_GiB, 20_GiB, 0}, {9_GiB, 13_GiB, 0}, options, unified());
+  });
   EXPECT_EQ(error.code, Errc::kBudget);
-  EXPECT_THAT(error.what(), AllOf(HasSubstr("tiers.cpu.limit is "), HasSubstr(" available"),
-                                  HasSubstr("lower it")));
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("9.0 GiB"), HasSubstr("13.0 GiB"),
+                                  HasSubstr("20.0 GiB available"), HasSubstr("short by 2.0 GiB")));
 }
 
-TEST(Limits, OfTheHostLeaveTheReserveToOthers) {
-  Options options = small_options();
-  options.cpu.limit.reset();
-  options.cpu.reserve = 0;
-  const Bytes all = resolve_limits(options)[1];
-  EXPECT_GT(all, 0U);
-  EXPECT_LE(all, gpu::device().memory + kDrift);
-  options.cpu.reserve = Bytes{1} << 60;
-  EXPECT_EQ(resolve_limits(options)[1], 0U);
+TEST(Limits, OfThisMachineAreNoMoreThanIsAvailable) {
+  EXPECT_LE(resolve_limits(sized(0.5, 1.0))[1], gpu::device().memory);
+}
+
+TEST(CheckAvailable, RefusesWhatTheSystemWouldKillFor) {
+  const HostMemory host{2_GiB, "the cgroup /job (memory.max 3.0 GiB)"};
+  EXPECT_NO_THROW(check_available(2_GiB, host));
+  const Error error = error_of([&] { check_available(2_GiB + 1, host); });
+  EXPECT_EQ(error.code, Errc::kBudget);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("/job"), HasSubstr("2.0 GiB available")));
 }
 
 TEST(Limits, OfNvmeAreAFractionOfWhatItsFilesystemsHaveFree) {
@@ -77,6 +152,17 @@ TEST(Limits, OfNvmeAreAFractionOfWhatItsFilesystemsHaveFree) {
   const auto limit = static_cast<double>(resolve_limits(options)[2]);
   EXPECT_NEAR(limit, free / 2, static_cast<double>(kDrift));
   EXPECT_TRUE(folder.empty());
+}
+
+TEST(Limits, OfNvmeBeyondWhatIsFreeAreRefused) {
+  ScratchFolder folder;
+  Options options = small_options();
+  options.nvme.paths = {folder / "a"};
+  options.nvme.limit = 2 * nvme::free_bytes(folder.path());
+  const Error error = error_of([&] { resolve_limits(options); });
+  EXPECT_EQ(error.code, Errc::kBudget);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("tiers.nvme.limit is "), HasSubstr(" free in "),
+                                  HasSubstr(folder / "a")));
 }
 
 TEST(Limits, OfNvmeWithoutPathsAreNothing) {

@@ -90,6 +90,27 @@ TEST(SlotMemory, SlotsOnNvmeAreExtentsThatKeepTheirOwnBytes) {
   }
 }
 
+TEST(SlotMemory, APoolsBytesAreAllItsSlots) {
+  Machine machine;
+  const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);
+  for (prefetch::PoolId pool : {0U, 1U, 3U}) {
+    EXPECT_EQ(memory.bytes(pool).data(), memory.address(pool, 0));
+    EXPECT_EQ(memory.bytes(pool).size(), kPools[pool].slot * kPools[pool].slots);
+  }
+  EXPECT_TRUE(memory.bytes(2).empty());  // without slots
+  EXPECT_TRUE(memory.bytes(4).empty());  // on nvme
+  EXPECT_EQ(error_of([&] { memory.bytes(5); }).code, Errc::kLogic);
+}
+
+TEST(SlotMemory, RefusesPoolsThatTheMachineHasNoMemoryFor) {
+  const prefetch::Pools pools = {{"cpu grad", Tier::kCpu, Bytes{1} << 40, 1024}};
+  Ledger ledger({0, Bytes{1} << 60, 0});
+  const Error error =
+      error_of([&] { const SlotMemory memory(pools, {MemoryTag::kGradient}, ledger, nullptr); });
+  EXPECT_EQ(error.code, Errc::kBudget);
+  EXPECT_THAT(error.what(), HasSubstr("available"));
+}
+
 TEST(SlotMemory, EntersEveryPoolInTheLedger) {
   Machine machine;
   const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);

@@ -44,9 +44,9 @@ void without(unsigned system_call, const Action& action) {
 TEST(MakeQueue, FallsBackToThreadsAloudWhereIoUringIsForbidden) {
   for (const unsigned call : {unsigned{SYS_io_uring_setup}, unsigned{SYS_io_uring_enter}}) {
     without(call, [] {
-      testing::internal::CaptureStdout();
+      testing::internal::CaptureStderr();
       const auto queue = make_queue({});
-      const std::string said = testing::internal::GetCapturedStdout();
+      const std::string said = testing::internal::GetCapturedStderr();
       EXPECT_THAT(queue->describe(), HasSubstr("threads"));
       EXPECT_THAT(said, HasSubstr("warning"));
       EXPECT_THAT(said, HasSubstr("io_uring"));

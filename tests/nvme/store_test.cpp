@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -81,9 +82,9 @@ TEST(Store, MemoryIsNoDriveUnlessAllowed) {
   EXPECT_THAT(error.what(), HasSubstr("tiers.nvme.allow_ram_path"));
   EXPECT_TRUE(ram.empty());
 
-  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
   Store store({ram / "x"}, 1_MiB, {}, AllowRam::kYes);
-  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("warning"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("warning"));
   const Buffer out = Buffer::random(1_MiB, 1);
   const Buffer in(1_MiB);
   const Extent extent = store.allocate(1_MiB);
@@ -101,6 +102,47 @@ TEST(Store, AFileIsNoFolder) {
   EXPECT_EQ(error_of([&] { Store({folder / "file/under"}, 1_MiB, {}, AllowRam::kYes); }).code,
             Errc::kConfig);
   EXPECT_EQ(error_of([] { Store({}, 1_MiB, {}, AllowRam::kYes); }).code, Errc::kConfig);
+}
+
+/// What a dry run asks: the same refusals, and nothing is made.
+TEST(Store, FoldersAreCheckedByLookingOnly) {
+  ScratchFolder folder;
+  EXPECT_NO_THROW(check_folders({folder / "a/b"}, 1_MiB, AllowRam::kYes));
+  const Bytes much = 2 * free_bytes(folder.path());
+  const Error full = error_of([&] { check_folders({folder / "a"}, much, AllowRam::kYes); });
+  EXPECT_EQ(full.code, Errc::kBudget);
+  EXPECT_THAT(full.what(), HasSubstr(format_bytes(much)));
+  EXPECT_TRUE(folder.empty());
+  std::ofstream(folder / "file") << "x";
+  for (const char* name : {"file", "file/under"}) {
+    const Error error = error_of([&] { check_folders({folder / name}, 0, AllowRam::kYes); });
+    EXPECT_EQ(error.code, Errc::kConfig);
+    EXPECT_THAT(error.what(), HasSubstr(folder / "file is not a folder"));
+  }
+}
+
+TEST(Store, AFolderWithoutPermissionIsFoundByLooking) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  ScratchFolder folder;
+  std::filesystem::permissions(
+      folder.path(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  const Error error = error_of([&] { check_folders({folder / "new"}, 0, AllowRam::kYes); });
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_all);
+  EXPECT_EQ(error.code, Errc::kConfig);
+  EXPECT_THAT(error.what(), HasSubstr("Permission denied"));
+}
+
+TEST(Store, AFileLargerThanUlimitAllowsIsFoundByLooking) {
+  ScratchFolder folder;
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small = {1_MiB, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_NO_THROW(check_folders({folder.path()}, 1_MiB, AllowRam::kYes));
+  const Error error = error_of([&] { check_folders({folder.path()}, 2_MiB, AllowRam::kYes); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(error.code, Errc::kBudget);
+  EXPECT_THAT(error.what(), HasSubstr("ulimit -f"));
 }
 
 TEST(Store, FullIsABudgetError) {

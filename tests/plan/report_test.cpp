@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "engine/plan/plan.h"
@@ -26,14 +27,34 @@ TEST(Report, LeavesOutATierThatIsNotUsed) {
       std::string::npos);
 }
 
-TEST(Report, WarnsBelowOneAndAHalfTimesTheMinimumOfTheGpuTier) {
-  const auto tight = [](Bytes limit) {
-    const Plan plan = plan_of({2_GiB, 4_GiB, 0}, {2_GiB, 4_GiB, 0}, {limit, 4_GiB, 0});
-    return report(plan).find("tight") != std::string::npos;
-  };
-  EXPECT_TRUE(tight(2_GiB));
-  EXPECT_TRUE(tight(3_GiB - 1));
-  EXPECT_FALSE(tight(3_GiB));
+TEST(Report, SaysHowLongAStepTakesAndWhatMoreMemoryWouldBuy) {
+  Plan plan = plan_of({2_GiB, 4_GiB, 0}, {3_GiB, 5_GiB, 0}, {6_GiB, 8_GiB, 0});
+  plan.forecast = {12.34,
+                   "nvme-write",
+                   0.917,
+                   {{prefetch::Tier::kGpu, 1_GiB, 12.33}, {prefetch::Tier::kCpu, 1_GiB, 11.1}}};
+  EXPECT_THAT(
+      report(plan),
+      ::testing::EndsWith("\nsimulated step: 12.3 s, bound nvme-write 92%"
+                          "\n1.0 GiB more of tiers.gpu.limit: nothing"
+                          "\n1.0 GiB more of tiers.cpu.limit: step 12.3 -> 11.1 s (simulated)"));
+}
+
+TEST(Report, ListsThePoolsThatBytesMoveThrough) {
+  auto residents = std::make_shared<prefetch::Residents>();
+  residents->buffer({1, 1_MiB, prefetch::MemoryTag::kParam});
+  residents->seal();
+  auto step = std::make_shared<prefetch::Program>("step", residents);
+  step->buffer({0, 1_MiB, prefetch::MemoryTag::kParam});
+  step->seal();
+  Plan plan = plan_of({1_GiB, 0, 0}, {1_GiB, 0, 0}, {1_GiB, 0, 0});
+  plan.catalog.pools = {{"gpu fetched", prefetch::Tier::kGpu, 1_MiB, 5},
+                        {"gpu home", prefetch::Tier::kGpu, 1_MiB, 7}};
+  plan.minimum_slots = {3, 7};
+  plan.programs.step = step;
+  EXPECT_THAT(report(plan),
+              ::testing::HasSubstr("\n      5 slots (serial minimum 3) of gpu fetched"));
+  EXPECT_THAT(report(plan), ::testing::Not(::testing::HasSubstr("gpu home")));
 }
 
 }  // namespace

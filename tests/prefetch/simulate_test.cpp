@@ -138,6 +138,27 @@ TEST(Simulate, TheSecondProgramOverlapsTheFirstAndTheThirdWaitsForIt) {
   EXPECT_THAT(begins, ElementsAre(DoubleEq(0), DoubleEq(1), DoubleEq(5)));
 }
 
+TEST(Simulate, ASteadyStepOverlapsTheOneBeforeIt) {
+  Writing w;
+  const BufferId weights = w.control();
+  w.op(0, {}, {weights}, 2);
+  w.op(1, {weights}, {}, 5);
+  const auto program = w.done();
+  const auto step = steady_step({w.residents(), {}, {kHost, kHost}}, program,
+                                {{}, {one_byte_per_second(), one_byte_per_second()}});
+  EXPECT_DOUBLE_EQ(step.seconds, 5) << "the first step alone takes 7";
+  EXPECT_THAT(step.busy, ElementsAre(DoubleEq(2), DoubleEq(5)));
+}
+
+TEST(Simulate, ARateOfAKindOfOpsReplacesThatOfTheLane) {
+  CostModel cost{{}, {one_byte_per_second()}};
+  const Op op = make_op(0, {}, {}, 8);  // kind 1
+  cost.kinds = {std::nullopt};
+  EXPECT_DOUBLE_EQ(cost.seconds(op), 8) << "there is none for this kind";
+  cost.kinds = {Rate{}, Rate{4, 0, 0.5}};
+  EXPECT_DOUBLE_EQ(cost.seconds(op), 2.5);
+}
+
 TEST(Simulate, ProgramsWithoutOpsAreFinishedWhenTheyAreAppended) {
   Writing w;
   w.op(0, {}, {}, 2);

@@ -175,6 +175,7 @@ Job tiny_job(const TempFolder& folder, const shape::Decoder& decoder) {
   job.tiers.nvme.allow_ram_path = true;
   job.cpu_adam.threads = 1;
   job.cpu_adam.stores = cpu_adam::Stores::kCached;
+  job.rates = plan::Rates{};
   job.folder = folder / "run";
   return job;
 }

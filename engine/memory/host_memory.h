@@ -1,0 +1,21 @@
+/// How much host memory this process can still take: of the machine, and of the cgroups it is in.
+#pragma once
+
+#include <string>
+
+#include "engine/base/units.h"
+
+namespace sluice::memory {
+
+struct HostMemory {
+  Bytes available = 0;  ///< without swapping, and before a cgroup kills or throttles anybody
+  std::string whose;    ///< who has no more than that: "this machine", or a cgroup and its limit
+};
+
+/// The least of MemAvailable and of what every cgroup from this process upwards leaves, versions 1
+/// and 2; cached file pages count as free. `root` holds proc/ and sys/: a test has its own.
+///
+/// Throws  kEnv when /proc/meminfo does not say
+HostMemory host_memory(const std::string& root = "/");
+
+}  // namespace sluice::memory

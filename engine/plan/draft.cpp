@@ -1,0 +1,109 @@
+#include "engine/plan/draft.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/plan/slots.h"
+#include "engine/schedule/ops.h"
+#include "engine/zero/chunk.h"
+
+namespace sluice::plan {
+namespace {
+
+using prefetch::PoolId;
+using prefetch::Tier;
+using schedule::Setup;
+
+/// Bytes of state per chunk that auto chooses from, the one to prefer first.
+constexpr std::array<Bytes, 5> kChunkSizes = {32_MiB, 16_MiB, 64_MiB, 8_MiB, 4_MiB};
+/// More chunks than this only make the program longer.
+constexpr std::uint64_t kEnoughChunks = 2048;
+
+std::uint64_t chunks_of(const Setup& setup) {
+  std::uint64_t chunks = 0;
+  for (const auto& segment : setup.chunks) chunks += segment.size();
+  return chunks;
+}
+
+/// Slots per pool that the serial run of every program needs.
+Slots serial_slots(const Plan& plan) {
+  const auto& pools = plan.catalog.pools;
+  prefetch::Initialised initialised(*plan.catalog.residents);
+  Slots slots(pools.size(), 0);
+  const Programs& p = plan.programs;
+  for (const auto& program : {p.init, p.step, p.evaluation, p.final}) {
+    if (!program) continue;
+    const auto minimum = prefetch::serial_minimum(*program, pools, plan.lanes, initialised);
+    for (PoolId i = 0; i < slots.size(); ++i) slots[i] = std::max(slots[i], minimum.slots[i]);
+  }
+  return slots;
+}
+
+}  // namespace
+
+Plan write_draft(const Setup& setup, std::int64_t evaluation_batches) {
+  const std::uint64_t forwards =
+      static_cast<std::uint64_t>(setup.micro_batches) * setup.model.blocks.size();
+  SLUICE_CHECK(forwards <= schedule::kMaxForwards, kConfig,
+               fmt::format("{} micro-batches of {} blocks are {} forwards in one step, at most {} "
+                           "are planned: lower train.gradient_accumulation_steps",
+                           setup.micro_batches, setup.model.blocks.size(), forwards,
+                           schedule::kMaxForwards));
+  Plan plan;
+  plan.setup = setup;
+  plan.catalog = schedule::make_catalog(setup);
+  plan.lanes = schedule::make_lanes();
+  plan.programs.init = schedule::init_program(setup, plan.catalog);
+  plan.programs.step = schedule::step_program(setup, plan.catalog);
+  if (evaluation_batches > 0) {
+    plan.programs.evaluation =
+        schedule::evaluation_program(setup, plan.catalog, evaluation_batches);
+  }
+  plan.programs.final = schedule::final_program(setup, plan.catalog);
+  plan.minimum_slots = serial_slots(plan);
+  for (PoolId i = 0; i < plan.minimum_slots.size(); ++i) {
+    plan.catalog.pools[i].slots = plan.minimum_slots[i];
+  }
+  plan.minimum = plan.planned = bytes_by_tier(plan.catalog.pools, plan.minimum_slots);
+  return plan;
+}
+
+Setup with_chunks(const Setup& setup, Bytes sub_group_size) {
+  Setup cut = setup;
+  cut.homes.sub_group_size = sub_group_size;
+  const std::uint64_t chunk_elems = zero::chunk_elems(sub_group_size);
+  for (std::size_t s = 0; s < cut.chunks.size(); ++s) {
+    cut.chunks[s] = zero::make_chunks(cut.layouts[s].elems, chunk_elems);
+  }
+  return cut;
+}
+
+std::vector<Setup> chunk_choices(const Setup& setup) {
+  if (setup.homes.sub_group_size) return {setup};
+  std::vector<Setup> choices;
+  const auto is_new = [&](const Setup& s) {
+    return std::none_of(choices.begin(), choices.end(),
+                        [&](const Setup& other) { return other.chunks == s.chunks; });
+  };
+  for (const Bytes size : kChunkSizes) {
+    Setup choice = with_chunks(setup, size);
+    if (chunks_of(choice) <= kEnoughChunks && is_new(choice)) choices.push_back(std::move(choice));
+  }
+  if (choices.empty()) {
+    choices.push_back(
+        with_chunks(setup, *std::max_element(kChunkSizes.begin(), kChunkSizes.end())));
+  }
+  return choices;
+}
+
+std::optional<Tier> short_tier(const Plan& draft, const Limits& limits) {
+  for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
+    const auto i = static_cast<std::size_t>(tier);
+    if (draft.minimum[i] > limits[i]) return tier;
+  }
+  return std::nullopt;
+}
+
+}  // namespace sluice::plan

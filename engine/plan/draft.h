@@ -1,0 +1,25 @@
+/// A plan with every pool at its serial minimum. A private header of this room.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "engine/plan/plan.h"
+
+namespace sluice::plan {
+
+/// Writes and verifies every program of the run. Throws kConfig when a step has more forwards than
+/// are planned. Looks at no limits.
+Plan write_draft(const schedule::Setup& setup, std::int64_t evaluation_batches);
+
+/// The same setup with the optimizer's chunks cut anew.
+schedule::Setup with_chunks(const schedule::Setup& setup, Bytes sub_group_size);
+
+/// What `sub_group_size` may become, the one to prefer first: itself when it is given; for auto,
+/// sizes that cut this model differently and not into too many chunks.
+std::vector<schedule::Setup> chunk_choices(const schedule::Setup& setup);
+
+/// The tier that cannot hold the serial minimum, if there is one.
+std::optional<prefetch::Tier> short_tier(const Plan& draft, const Limits& limits);
+
+}  // namespace sluice::plan

@@ -1,0 +1,39 @@
+/// What this machine does per second, and the cost model that follows from it.
+///
+/// Rates choose sizes, never bits: a wrong one costs time.
+#pragma once
+
+#include <map>
+
+#include "engine/schedule/ops.h"
+#include "prefetch/cost_model.h"
+
+namespace sluice::plan {
+
+/// Bytes per second of transfers.
+struct Throughput {
+  double alone = 0;     ///< one at a time
+  double together = 0;  ///< many at a time, all of them; 0: as one
+};
+
+struct Rates {
+  double copy = 8e9;     ///< bytes per second, device to host and back; each way does one at a time
+  Throughput nvme_read;  ///< 0: not measured, costs nothing
+  Throughput nvme_write;
+  double adam = 8e9;                                 ///< bytes per second, as ops count them
+  double sums = 8e9;                                 ///< the same of sums and norms of gradients
+  double flops = 1e11;                               ///< of compute ops that are not in `compute`
+  std::map<schedule::OpId, prefetch::Rate> compute;  ///< by op, as measured
+  double op_s = 30e-6;                               ///< of every op: threads that are woken
+
+  // Shares of the host's cores that one op uses; 0 where the device does the work.
+  double compute_cores = 0;
+  double cpu_cores = 0;
+  double copy_cores = 0;
+};
+
+/// Copies of one direction share a link, reads and writes the drives, and what the host computes
+/// or copies its cores.
+prefetch::CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes);
+
+}  // namespace sluice::plan

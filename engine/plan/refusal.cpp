@@ -1,0 +1,185 @@
+#include "engine/plan/refusal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "engine/plan/draft.h"
+#include "engine/schedule/ops.h"
+
+namespace sluice::plan {
+namespace {
+
+using prefetch::MemoryTag;
+using prefetch::Tier;
+using schedule::ActivationHome;
+using schedule::GradientHome;
+using schedule::OptimizerHome;
+using schedule::ParamHome;
+using schedule::Setup;
+
+/// Chunks of a suggested placement where the file's own would be too large.
+constexpr Bytes kSmallChunk = 4_MiB;
+
+std::size_t index(Tier tier) {
+  return static_cast<std::size_t>(tier);
+}
+
+/// The bytes of this tier, by class: "parameters 1.0 GiB, activations 20.0 MiB".
+std::string classes(const Plan& draft, Tier tier) {
+  std::array<Bytes, prefetch::kMemoryTags> bytes{};
+  for (std::size_t i = 0; i < draft.catalog.pools.size(); ++i) {
+    const auto& pool = draft.catalog.pools[i];
+    if (pool.tier != tier) continue;
+    bytes[static_cast<std::size_t>(draft.catalog.tags[i])] += pool.slot * pool.slots;
+  }
+  std::string text;
+  for (std::size_t tag = 0; tag < bytes.size(); ++tag) {
+    if (bytes[tag] == 0) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(static_cast<MemoryTag>(tag)),
+                        format_bytes(bytes[tag]));
+  }
+  return text;
+}
+
+/// Every other placement of the same step.
+std::vector<Setup> alternatives(const Setup& setup) {
+  std::vector<Setup> all;
+  for (const auto param : {ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme}) {
+    for (const auto gradient : {GradientHome::kNone, GradientHome::kCpu}) {
+      for (const auto state : {OptimizerHome::kCpu, OptimizerHome::kNvme}) {
+        for (const auto activation :
+             {ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme}) {
+          Setup other = setup;
+          other.homes.offload_param = param;
+          other.homes.offload_gradient = gradient;
+          other.homes.offload_optimizer = state;
+          other.homes.offload_activation = activation;
+          other.kept_layers = 0;
+          all.push_back(std::move(other));
+        }
+      }
+    }
+  }
+  return all;
+}
+
+/// Bytes that one step moves between tiers.
+double traffic(const Plan& draft) {
+  using schedule::LaneKind;
+  double bytes = 0;
+  for (const prefetch::Op& op : draft.programs.step->ops()) {
+    for (const LaneKind lane : {LaneKind::kHostToDevice, LaneKind::kDeviceToHost,
+                                LaneKind::kNvmeRead, LaneKind::kNvmeWrite}) {
+      if (op.lane == schedule::lane_of(lane)) bytes += op.cost.bytes;
+    }
+  }
+  return bytes;
+}
+
+/// Bytes that all tiers together lack.
+Bytes missing(const Plan& draft, const Limits& limits) {
+  Bytes bytes = 0;
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    bytes += draft.minimum[i] - std::min(draft.minimum[i], limits[i]);
+  }
+  return bytes;
+}
+
+const char* word(ParamHome home) {
+  return home == ParamHome::kNone ? "none" : home == ParamHome::kCpu ? "cpu" : "nvme";
+}
+const char* word(GradientHome home) {
+  return home == GradientHome::kNone ? "none" : "cpu";
+}
+const char* word(OptimizerHome home) {
+  return home == OptimizerHome::kCpu ? "cpu" : "nvme";
+}
+const char* word(ActivationHome home) {
+  return home == ActivationHome::kNone ? "none" : home == ActivationHome::kCpu ? "cpu" : "nvme";
+}
+
+/// The settings in which two placements differ, as they stand in the file.
+std::string settings(const schedule::Options& from, const schedule::Options& to) {
+  std::string text;
+  const auto differ = [&](const char* name, const auto& a, const auto& b) {
+    if (a == b) return;
+    text += fmt::format("{}zero_optimization.{}.device: {}", text.empty() ? "set " : ", ", name,
+                        word(b));
+  };
+  differ("offload_param", from.offload_param, to.offload_param);
+  differ("offload_gradient", from.offload_gradient, to.offload_gradient);
+  differ("offload_optimizer", from.offload_optimizer, to.offload_optimizer);
+  differ("offload_activation", from.offload_activation, to.offload_activation);
+  if (from.sub_group_size != to.sub_group_size) {
+    text += fmt::format("{}zero_optimization.sub_group_size: {}MiB", text.empty() ? "set " : ", ",
+                        *to.sub_group_size >> 20);
+  }
+  return text;
+}
+
+/// What helps when no placement does, or beside one: the class that is the largest in this tier.
+std::string other_advice(Tier tier) {
+  if (tier == Tier::kNvme) return "free space there or name more tiers.nvme.paths";
+  return "lower train.train_micro_batch_size_per_gpu or data.seq_len, or use a smaller model";
+}
+
+struct Search {
+  std::optional<Plan> fitting;  ///< with the least traffic
+  Plan smallest;                ///< lacks the least
+};
+
+/// Each placement is tried with the chunks of the file, and with small ones if it needs them.
+Search search(const Plan& draft, const Limits& limits, std::int64_t evaluation_batches) {
+  Search found{std::nullopt, draft};
+  double least = std::numeric_limits<double>::infinity();
+  for (const Setup& other : alternatives(draft.setup)) {
+    std::vector<Setup> cuts = {other};
+    if (other.homes.sub_group_size.value_or(0) > kSmallChunk) {
+      cuts.push_back(with_chunks(other, kSmallChunk));
+    }
+    for (const Setup& cut : cuts) {
+      Plan plan = write_draft(cut, evaluation_batches);
+      if (missing(plan, limits) < missing(found.smallest, limits)) found.smallest = plan;
+      if (short_tier(plan, limits)) continue;
+      const double moved = traffic(plan);
+      if (moved < least) {
+        least = moved;
+        found.fitting = std::move(plan);
+      }
+      break;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+Error refusal(const Plan& draft, Tier tier, std::int64_t evaluation_batches) {
+  const Bytes need = draft.minimum[index(tier)];
+  const Bytes have = draft.limits[index(tier)];
+  std::string text = fmt::format(
+      "the {} tier is too small: the smallest plan needs {} ({}), tiers.{}.limit gives {}: {} "
+      "({} B) short; raise the limit",
+      name_of(tier), format_bytes(need), classes(draft, tier), name_of(tier), format_bytes(have),
+      format_bytes(need - have), need - have);
+  const Search found = search(draft, draft.limits, evaluation_batches);
+  if (found.fitting) {
+    return {Errc::kBudget, fmt::format("{}, or {}, which fits", text,
+                                       settings(draft.setup.homes, found.fitting->setup.homes))};
+  }
+  text += fmt::format(", or {}; no placement fits", other_advice(tier));
+  const std::string nearest = settings(draft.setup.homes, found.smallest.setup.homes);
+  if (!nearest.empty()) {
+    const Tier still = *short_tier(found.smallest, draft.limits);
+    const std::size_t i = index(still);
+    text += fmt::format("; the nearest: {}, lacks {} in the {} tier", nearest,
+                        format_bytes(found.smallest.minimum[i] - draft.limits[i]), name_of(still));
+  }
+  return {Errc::kBudget, text};
+}
+
+}  // namespace sluice::plan

@@ -1,0 +1,196 @@
+#include "engine/plan/slots.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace sluice::plan {
+namespace {
+
+using prefetch::PoolId;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+/// A step this much longer is as good.
+constexpr double kSlack = 0.01;
+/// With fewer trials than this, what is found is no better than the share of each pool.
+constexpr std::uint64_t kFewestTrials = 24;
+
+std::size_t index(prefetch::Tier tier) {
+  return static_cast<std::size_t>(tier);
+}
+
+bool fits(const Limits& bytes, const Limits& limits) {
+  for (std::size_t tier = 0; tier < bytes.size(); ++tier) {
+    if (bytes[tier] > limits[tier]) return false;
+  }
+  return true;
+}
+
+/// Beyond this many slots a pool has nothing left to run ahead with: all that one step defines in
+/// it, twice (two steps are in flight), and its persistents.
+Slots ample_slots(const Plan& draft) {
+  Slots slots(draft.catalog.pools.size(), 0);
+  const auto count = [&](const prefetch::BufferTable& table, std::uint32_t times) {
+    for (const auto id : table.roots()) {
+      const PoolId pool = table.info(id).pool;
+      if (pool != prefetch::kNoPool) slots[pool] += times;
+    }
+  };
+  count(*draft.catalog.residents, 1);
+  count(draft.programs.step->transients(), 2);
+  for (PoolId i = 0; i < slots.size(); ++i) slots[i] = std::max(slots[i], draft.minimum_slots[i]);
+  return slots;
+}
+
+}  // namespace
+
+Limits bytes_by_tier(const prefetch::Pools& pools, const Slots& slots) {
+  Limits bytes{};
+  for (PoolId i = 0; i < pools.size(); ++i) bytes[index(pools[i].tier)] += pools[i].slot * slots[i];
+  return bytes;
+}
+
+Trials::Trials(const Plan& plan, const prefetch::CostModel& cost, std::uint64_t ops)
+    : plan_(plan),
+      cost_(cost),
+      left_(ops /
+            (prefetch::kSteadySteps * std::max<std::size_t>(plan.programs.step->ops().size(), 1))) {
+}
+
+prefetch::SteadyStep Trials::look(const Slots& slots) const {
+  prefetch::Pools pools = plan_.catalog.pools;
+  for (PoolId i = 0; i < pools.size(); ++i) pools[i].slots = slots[i];
+  return prefetch::steady_step({plan_.catalog.residents, std::move(pools), plan_.lanes},
+                               plan_.programs.step, cost_);
+}
+
+double Trials::seconds(const Slots& slots) {
+  if (const auto known = seen_.find(slots); known != seen_.end()) return known->second;
+  if (left_ == 0) return kNever;
+  --left_;
+  return seen_[slots] = look(slots).seconds;
+}
+
+Chooser::Chooser(const Plan& draft, const prefetch::CostModel& cost, std::uint64_t ops)
+    : draft_(draft), ample_(ample_slots(draft)), trials_(draft, cost, ops) {}
+
+Choice Chooser::choose(const Limits& limits) {
+  Choice shared = by_share(limits);
+  if (!trimmed_ && trials_.left() < kFewestTrials) return shared;
+  const Choice best = trimmed();
+  if (fits(bytes_by_tier(draft_.catalog.pools, best.slots), limits)) return best;
+  const Choice taken = squeezed(best, limits);
+  shared.seconds = trials_.seconds(shared.slots);
+  return shared.seconds < taken.seconds ? shared : taken;
+}
+
+Choice Chooser::trimmed() {
+  if (!trimmed_) {
+    Slots slots = ample_;
+    trim(slots);
+    trimmed_ = Choice{slots, trials_.seconds(slots)};
+  }
+  return *trimmed_;
+}
+
+/// Pool by pool, the one with most to save first, to the fewest slots that cost no time.
+void Chooser::trim(Slots& slots) {
+  const double best = trials_.seconds(slots);
+  const auto saving = [&](PoolId i) {
+    return draft_.catalog.pools[i].slot * (ample_[i] - draft_.minimum_slots[i]);
+  };
+  std::vector<PoolId> order(slots.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](PoolId a, PoolId b) { return saving(a) > saving(b); });
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (saving(order[i]) == 0) return;
+    // Each pool may spend its part of the slack, and what those before it left.
+    const double part = static_cast<double>(i + 1) / static_cast<double>(order.size());
+    slots[order[i]] = fewest(slots, order[i], best * (1 + kSlack * part));
+  }
+}
+
+/// Up from the minimum in growing strides, then between the last two: few slots are the rule.
+std::uint32_t Chooser::fewest(Slots slots, PoolId pool, double bound) {
+  const std::uint32_t most = slots[pool];
+  std::uint32_t few = draft_.minimum_slots[pool];
+  const auto enough = [&](std::uint32_t n) {
+    slots[pool] = n;
+    return trials_.seconds(slots) <= bound;
+  };
+  if (few == most || enough(few)) return few;
+  std::uint32_t stride = 1;
+  while (few + stride < most && !enough(few + stride)) {
+    few += stride;
+    stride *= 2;
+  }
+  std::uint32_t many = std::min(few + stride, most);
+  while (many - few > 1) {
+    const std::uint32_t middle = few + (many - few) / 2;
+    (enough(middle) ? many : few) = middle;
+  }
+  return many;
+}
+
+/// While a tier is too small: a few slots of the pool there that loses least time per byte.
+Choice Chooser::squeezed(Choice from, const Limits& limits) {
+  const auto& pools = draft_.catalog.pools;
+  Limits bytes = bytes_by_tier(pools, from.slots);
+  for (std::size_t tier = 0; tier < bytes.size(); ++tier) {
+    while (bytes[tier] > limits[tier]) {
+      PoolId best = prefetch::kNoPool;
+      Choice next;
+      double least = kNever;
+      for (PoolId i = 0; i < pools.size(); ++i) {
+        const std::uint32_t spare = from.slots[i] - draft_.minimum_slots[i];
+        if (index(pools[i].tier) != tier || spare == 0) continue;
+        const Bytes excess = bytes[tier] - limits[tier];
+        const auto most =
+            static_cast<std::uint32_t>(std::min<Bytes>(div_ceil(excess, pools[i].slot), spare));
+        const std::uint32_t take = std::clamp(spare / 4, 1U, most);
+        Choice without = from;
+        without.slots[i] -= take;
+        without.seconds = trials_.seconds(without.slots);
+        const double lost = std::max(0.0, without.seconds - from.seconds) /
+                            (static_cast<double>(take) * static_cast<double>(pools[i].slot));
+        if (best != prefetch::kNoPool && !(lost < least)) continue;
+        best = i;
+        least = lost;
+        next = std::move(without);
+      }
+      bytes[tier] -= pools[best].slot * (from.slots[best] - next.slots[best]);
+      from = std::move(next);
+    }
+  }
+  return from;
+}
+
+/// One slot at a time to the pool that is furthest below half more than its minimum; ties in order
+/// of declaration.
+Choice Chooser::by_share(const Limits& limits) {
+  const auto& pools = draft_.catalog.pools;
+  const Slots& minimum = draft_.minimum_slots;
+  Slots slots = minimum;
+  Limits bytes = bytes_by_tier(pools, slots);
+  while (true) {
+    PoolId best = prefetch::kNoPool;
+    double lowest = 1.0;
+    for (PoolId i = 0; i < pools.size(); ++i) {
+      const std::size_t tier = index(pools[i].tier);
+      const auto half = static_cast<std::uint32_t>(div_ceil(minimum[i], 2));
+      const std::uint32_t target = std::min(ample_[i], minimum[i] + std::max(2U, half));
+      if (minimum[i] == 0 || slots[i] >= target) continue;
+      if (bytes[tier] + pools[i].slot > limits[tier]) continue;
+      const double share = static_cast<double>(slots[i]) / target;
+      if (share >= lowest) continue;
+      lowest = share;
+      best = i;
+    }
+    if (best == prefetch::kNoPool) return {slots, kNever};
+    ++slots[best];
+    bytes[index(pools[best].tier)] += pools[best].slot;
+  }
+}
+
+}  // namespace sluice::plan

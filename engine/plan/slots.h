@@ -1,0 +1,67 @@
+/// How many slots each pool gets. A private header of this room.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/plan/plan.h"
+#include "prefetch/simulate.h"
+
+namespace sluice::plan {
+
+/// Simulated steps of one plan by its slot counts, each simulated once, within a budget.
+class Trials {
+ public:
+  /// `ops`: how many ops may be simulated in all.
+  Trials(const Plan& plan, const prefetch::CostModel& cost, std::uint64_t ops);
+
+  /// Seconds of a steady step; infinite once the budget is spent.
+  double seconds(const Slots& slots);
+  /// Looks at the lanes too, whatever the budget.
+  prefetch::SteadyStep look(const Slots& slots) const;
+  /// So many trials are left.
+  std::uint64_t left() const { return left_; }
+
+ private:
+  const Plan& plan_;
+  const prefetch::CostModel& cost_;
+  std::uint64_t left_;
+  std::map<Slots, double> seen_;
+};
+
+struct Choice {
+  Slots slots;
+  double seconds = 0;  ///< infinite when it was not simulated
+};
+
+/// Chooses slots for one draft under any limits that hold its serial minimum.
+///
+/// First it finds the least that runs as fast as memory without end. What is then too much for a
+/// tier is taken from the pools of that tier that lose least. Where the program is too long for
+/// that, each pool gets its share (docs/design.md 3.9).
+class Chooser {
+ public:
+  Chooser(const Plan& draft, const prefetch::CostModel& cost, std::uint64_t ops);
+
+  Choice choose(const Limits& limits);
+  Trials& trials() { return trials_; }
+
+ private:
+  Choice trimmed();
+  void trim(Slots& slots);
+  std::uint32_t fewest(Slots slots, prefetch::PoolId pool, double bound);
+  Choice squeezed(Choice from, const Limits& limits);
+  Choice by_share(const Limits& limits);
+
+  const Plan& draft_;
+  Slots ample_;
+  Trials trials_;
+  std::optional<Choice> trimmed_;
+};
+
+Limits bytes_by_tier(const prefetch::Pools& pools, const Slots& slots);
+
+}  // namespace sluice::plan

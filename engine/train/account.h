@@ -1,0 +1,34 @@
+/// The time of the lanes, as the driver counts it, with names and as shares: for records and
+/// people.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/data/lane_share.h"
+#include "engine/executor/lane_time.h"
+
+namespace sluice::train {
+
+class Account {
+ public:
+  Account(const prefetch::Lanes& lanes, const prefetch::Pools& pools);
+
+  /// Of the time between two looks, every moment of it; what a lane waited for at the second look
+  /// is not known yet, and is "later op".
+  std::vector<data::LaneShare> between(const std::vector<executor::LaneTime>& from,
+                                       const std::vector<executor::LaneTime>& to) const;
+  /// Of a stretch of many steps, each wait under what ended it.
+  std::vector<data::LaneShare> overall(const std::vector<executor::LaneTime>& from,
+                                       const std::vector<executor::LaneTime>& to) const;
+
+ private:
+  using Idle = std::vector<Nanos> executor::LaneTime::*;
+  std::vector<data::LaneShare> shares(const std::vector<executor::LaneTime>& from,
+                                      const std::vector<executor::LaneTime>& to, Idle idle) const;
+
+  std::vector<std::string> lanes_;
+  std::vector<std::string> reasons_;
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,190 @@
+#include "engine/train/calibrate.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cpu_adam/optimizer.h"
+#include "engine/base/clock.h"
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "gpu/device.h"
+#include "gpu/memory.h"
+#include "gpu/stream.h"
+#include "nvme/file.h"
+#include "nvme/io_queue.h"
+
+namespace sluice::train {
+namespace {
+
+namespace fs = std::filesystem;
+using plan::Throughput;
+
+constexpr Bytes kCopied = 16_MiB;
+constexpr std::size_t kUpdated = 1 << 20;  // elements
+constexpr Bytes kTransfer = 4_MiB;
+constexpr std::size_t kTransfers = 4;  // at a time
+/// A drive that takes longer than this for one transfer is not asked for several.
+constexpr double kSlowDrive = 0.1;
+constexpr Throughput kGuess = {0.5e9, 1e9};
+
+template <class Work>
+double seconds_of(Work work) {
+  const Nanos begin = now_ns();
+  work();
+  return std::max(to_seconds(now_ns() - begin), 1e-9);
+}
+
+/// The first run pays for what only a first run pays.
+template <class Work>
+double second_time(Work work) {
+  work();
+  return seconds_of(work);
+}
+
+double copy_rate() {
+  gpu::DeviceHeap heap(kCopied);
+  const gpu::DeviceBlock device = heap.allocate(kCopied);
+  const gpu::PinnedSlab host(kCopied);
+  std::memset(host.data(), 1, kCopied);
+  gpu::Stream stream("copy");
+  return static_cast<double>(kCopied) /
+         second_time([&] { stream.copy(device.data(), host.data(), kCopied).ticket().wait(); });
+}
+
+struct HostRates {
+  double adam, sums;
+  unsigned threads;
+};
+
+HostRates host_rates(const cpu_adam::Options& options) {
+  const cpu_adam::Optimizer optimizer(options);
+  std::vector<float> master(kUpdated), m(kUpdated), v(kUpdated);
+  const std::vector<float> gradient(kUpdated, 1.0F);
+  const std::span<const float> contribution(gradient);
+  const cpu_adam::Hyper hyper;
+  const double elems = kUpdated;
+  const double update_s = second_time([&] {
+    optimizer.update(hyper, {master, m, v}, contribution, {});
+  });
+  const double sum_s = second_time([&] { optimizer.accumulate(m, contribution); });
+  return {28 * elems / update_s, 8 * elems / sum_s, optimizer.threads()};
+}
+
+fs::path nearest_folder(fs::path path) {
+  path = fs::absolute(path);
+  while (!fs::is_directory(path) && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
+/// A file without a name, as the run would open its own.
+nvme::File open_probe(const std::string& folder, nvme::Direct direct) {
+  const std::string path =
+      (nearest_folder(folder) / fmt::format(".sluice-{}", ::getpid())).string();
+  const auto open = [&](nvme::Caching caching) {
+    nvme::File file = nvme::File::open(path, nvme::Access::kCreateNew, caching);
+    file.unlink();
+    return file;
+  };
+  if (direct == nvme::Direct::kFalse) return open(nvme::Caching::kPageCache);
+  try {
+    return open(nvme::Caching::kDirect);
+  } catch (const Error&) {
+    if (direct == nvme::Direct::kTrue) throw;
+    return open(nvme::Caching::kPageCache);
+  }
+}
+
+class Drives {
+ public:
+  Drives(const std::vector<std::string>& paths, const nvme::Options& aio)
+      : queue_(nvme::make_queue(aio)), memory_(kTransfers * kTransfer) {
+    std::memset(memory_.data(), 1, memory_.size());
+    for (const std::string& path : paths) {
+      files_.push_back(open_probe(path, aio.direct));
+      files_.back().preallocate(kTransfers * kTransfer);
+    }
+  }
+
+  Throughput rate(nvme::Op op) {
+    const double alone = seconds_of([&] { transfer(op, 1); });
+    Throughput t{static_cast<double>(kTransfer) / alone, 0};
+    if (alone > kSlowDrive) return t;
+    t.together =
+        static_cast<double>(kTransfers * kTransfer) / seconds_of([&] { transfer(op, kTransfers); });
+    return t;
+  }
+
+ private:
+  /// Round the folders in turn, as the run's extents are.
+  void transfer(nvme::Op op, std::size_t count) {
+    std::vector<Ticket> tickets;
+    for (std::size_t i = 0; i < count; ++i) {
+      const nvme::File& file = files_[i % files_.size()];
+      tickets.push_back(
+          queue_->submit({op, &file, i * kTransfer, memory_.data() + i * kTransfer, kTransfer}));
+    }
+    for (const Ticket& ticket : tickets) ticket.wait();
+  }
+
+  std::unique_ptr<nvme::IoQueue> queue_;
+  gpu::PinnedSlab memory_;
+  std::vector<nvme::File> files_;
+};
+
+struct DriveRates {
+  Throughput read, write;
+};
+
+DriveRates drive_rates(const memory::NvmeTier& nvme, const nvme::Options& aio) {
+  try {
+    Drives drives(nvme.paths, aio);
+    drives.rate(nvme::Op::kWrite);  // the first pays for space that was only reserved
+    const Throughput write = drives.rate(nvme::Op::kWrite);
+    return {drives.rate(nvme::Op::kRead), write};
+  } catch (const Error& error) {
+    log::warning(fmt::format("the drives were not measured, the plan guesses: {}", error.what()));
+    return {kGuess, kGuess};
+  }
+}
+
+bool uses_drives(const schedule::Options& homes) {
+  return homes.offload_param == schedule::ParamHome::kNvme ||
+         homes.offload_optimizer == schedule::OptimizerHome::kNvme ||
+         homes.offload_activation == schedule::ActivationHome::kNvme;
+}
+
+}  // namespace
+
+plan::Rates calibrate(const schedule::Setup& setup, const Numbers& numbers,
+                      const std::map<schedule::OpId, double>& ops,
+                      const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,
+                      const nvme::Options& aio) {
+  plan::Rates rates;
+  // Every op of a kind has one shape, so its time is all there is to know.
+  for (const auto& [id, seconds] : ops) rates.compute[id] = {0, 0, seconds};
+  const HostRates host = host_rates(cpu_adam);
+  rates.adam = host.adam;
+  rates.sums = host.sums;
+  if (setup.sharing == schedule::Sharing::kSeparate) rates.copy = copy_rate();
+  if (uses_drives(setup.homes)) {
+    const DriveRates drives = drive_rates(nvme, aio);
+    rates.nvme_read = drives.read;
+    rates.nvme_write = drives.write;
+  }
+  const double cores = std::max(1U, std::thread::hardware_concurrency());
+  rates.cpu_cores = std::min(1.0, host.threads / cores);
+  if (gpu::device().unified) {
+    rates.compute_cores = std::min(1.0, numbers.threads / cores);
+    rates.copy_cores = 1.0 / cores;
+  }
+  return rates;
+}
+
+}  // namespace sluice::train

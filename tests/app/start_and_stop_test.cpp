@@ -1,0 +1,99 @@
+/// Runs that begin beside others and end before their time: by a signal, by kill -9.
+
+#include <csignal>
+#include <iterator>
+
+#include "tests/app/program.h"
+
+namespace sluice::app {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int kInterrupted = 128 + SIGINT;
+constexpr int kTerminated = 128 + SIGTERM;
+
+class StartAndStop : public ProgramTest {
+ protected:
+  std::string text_of(const std::string& name) const {
+    std::ifstream file(folder_ / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  /// Signals must reach the program itself, and a shell's background jobs ignore Ctrl-C.
+  Ending bare_shell(const std::string& script) const {
+    return shell("sluice=\"env --default-signal=INT ${sluice#timeout 300}\"\n" + script);
+  }
+};
+
+TEST_F(StartAndStop, ASignalEndsTheRunAfterTheStepsUnderWay) {
+  for (const auto& [name, code] : {std::pair{"INT", kInterrupted}, {"TERM", kTerminated}}) {
+    const Ending ending = bare_shell(in_the_middle(std::string("kill -s ") + name + " $pid"));
+    EXPECT_EQ(ending.code, code) << ending.said;
+    EXPECT_THAT(ending.said, HasSubstr(std::string("stopped by SIG") + name + " after step "));
+    EXPECT_THAT(text_of("runs/run/train.log"), HasSubstr("stopped by SIG"));
+    EXPECT_TRUE(text_of("runs/run/metrics.jsonl").ends_with("}\n"));
+    expect_nothing_half_written();
+    fs::remove_all(folder_ / "runs");
+  }
+}
+
+/// Steps of many micro-batches, so that the second signal comes while one is under way.
+TEST_F(StartAndStop, ASecondSignalEndsTheRunAtOnce) {
+  rewrite("gradient_accumulation_steps: 1", "gradient_accumulation_steps: 2000");
+  const Ending ending = bare_shell(in_the_middle("kill -TERM $pid; sleep 0.1; kill -TERM $pid"));
+  EXPECT_EQ(ending.code, kTerminated) << ending.said;
+  EXPECT_THAT(ending.said,
+              AllOf(HasSubstr("once more stops at once"), Not(HasSubstr("stopped by"))));
+}
+
+TEST_F(StartAndStop, AKilledRunLeavesNothingInTheWayOfTheNext) {
+  const Ending killed = bare_shell(in_the_middle("kill -KILL $pid"));
+  EXPECT_EQ(killed.code, kKilled) << killed.said;
+  EXPECT_TRUE(fs::is_empty(folder_ / "runs/run/nvme"));
+  for (const auto& entry : fs::directory_iterator(folder_ / "runs/run")) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("final")) continue;
+    EXPECT_THAT(name, HasSubstr("final.partial-"));
+  }
+  const Ending next = train();
+  EXPECT_EQ(next.code, 0) << next.said;
+  EXPECT_TRUE(exists("runs/run-2/final/model.safetensors"));
+  EXPECT_FALSE(exists("runs/run/final"));
+}
+
+/// Both look for a free name before either has made its folder.
+TEST_F(StartAndStop, RunsThatStartTogetherCountUp) {
+  const Ending ending = shell(
+      "for i in 1 2 3; do $sluice train run.yaml > $i.log & pids=\"$pids $!\"; done\n"
+      "for pid in $pids; do wait $pid; codes=\"$codes $?\"; done; echo codes$codes");
+  EXPECT_THAT(ending.said, HasSubstr("codes 0 0 0\n"));
+  for (const char* name : {"run", "run-2", "run-3"}) {
+    const std::string run = std::string("runs/") + name;
+    EXPECT_TRUE(exists(run + "/final/model.safetensors")) << ending.said;
+    EXPECT_THAT(text_of(run + "/metrics.jsonl"),
+                AllOf(HasSubstr("\"step\":1,"), HasSubstr("\"step\":2,")));
+  }
+}
+
+TEST_F(StartAndStop, OfTwoRunsWithOneGivenNameOneIsRefused) {
+  const Ending ending = shell(
+      "$sluice train run.yaml name=mine & a=$!; $sluice train run.yaml name=mine & b=$!\n"
+      "wait $a; x=$?; wait $b; y=$?; echo codes $((x + y)) $((x * y))");
+  EXPECT_THAT(ending.said, HasSubstr("codes 2 0\n"));
+  EXPECT_THAT(ending.said, AllOf(HasSubstr("runs/mine exists"), HasSubstr("another name")));
+  EXPECT_TRUE(exists("runs/mine/final/model.safetensors"));
+}
+
+TEST_F(StartAndStop, WarningsFromBeforeTheFolderAreInItsLog) {
+  const Ending ending = shell("$sluice train run.yaml scheduler.warmup_steps=50 2> err > out");
+  EXPECT_EQ(ending.code, 0);
+  EXPECT_THAT(text_of("err"), HasSubstr("warning: scheduler.warmup_steps 50"));
+  EXPECT_THAT(text_of("out"), AllOf(HasSubstr("step 1/2"), Not(HasSubstr("warning: "))));
+  EXPECT_THAT(text_of("runs/run/train.log"),
+              AllOf(HasSubstr("warning: scheduler.warmup_steps 50"), HasSubstr("step 1/2")));
+}
+
+}  // namespace
+}  // namespace sluice::app

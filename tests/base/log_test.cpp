@@ -1,0 +1,76 @@
+#include "engine/base/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "engine/base/error.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// One test, because the log is the process's: what was said before there was a file comes first.
+TEST(Log, SendsLinesWhereTheyBelongAndKeepsEarlyWarningsForTheFile) {
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  log::info("early line");
+  log::warning("early warning");
+  log::debug("not asked for");
+  const auto path = std::filesystem::path(testing::TempDir()) / "sluice-log-test.log";
+  std::filesystem::remove(path);
+  log::to_file(path);
+  log::info("later line");
+  log::error("later error {}");
+  const std::string out = testing::internal::GetCapturedStdout();
+  const std::string err = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(out, "early line\nlater line\n");
+  EXPECT_EQ(err, "warning: early warning\nerror: later error {}\n");
+  const std::string file = text_of(path);
+  std::filesystem::remove(path);
+  EXPECT_THAT(file, AllOf(HasSubstr(" W warning: early warning\n"), HasSubstr(" I later line\n"),
+                          HasSubstr(" E error: later error {}\n"), Not(HasSubstr("early line")),
+                          Not(HasSubstr("not asked for"))));
+  EXPECT_LT(file.find("early warning"), file.find("later line"));
+}
+
+TEST(Log, AStatusStaysBelowTheLinesThatCome) {
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  log::status("[=>  ] 1/3");
+  log::info("a line");
+  log::warning("a warning");
+  log::status("[==> ] 2/3");
+  log::status("");
+  log::info("the last line");
+  const std::string clear = "\r\x1b[K";
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "[=>  ] 1/3" + clear + "a line\n[=>  ] 1/3" +
+                                                        clear + "[=>  ] 1/3" + clear +
+                                                        "[==> ] 2/3" + clear + "the last line\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: a warning\n");
+}
+
+TEST(Log, AFileThatCannotBeOpenedIsAnError) {
+  try {
+    log::to_file("/proc/nowhere/train.log");
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, Errc::kIo);
+    EXPECT_THAT(error.what(), HasSubstr("/proc/nowhere/train.log"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,65 @@
+#include "engine/plan/rates.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/schedule/ops.h"
+
+namespace sluice::plan {
+namespace {
+
+using schedule::LaneKind;
+using schedule::OpId;
+
+prefetch::Op op_of(OpId id, LaneKind lane, prefetch::Cost cost) {
+  prefetch::Op op;
+  op.kind = schedule::kind_of(id);
+  op.lane = schedule::lane_of(lane);
+  op.cost = cost;
+  return op;
+}
+
+TEST(Rates, EveryLaneTakesTheTimeOfItsOwnRate) {
+  Rates rates;
+  rates.copy = 2e9;
+  rates.nvme_read = {1e9, 3e9};
+  rates.nvme_write = {0.5e9, 0};
+  rates.adam = 4e9;
+  rates.sums = 8e9;
+  rates.flops = 1e12;
+  rates.op_s = 0.25;
+  const auto cost = cost_model(rates, schedule::make_lanes());
+  const auto seconds = [&](OpId id, LaneKind lane, double bytes, double flops = 0) {
+    return cost.seconds(op_of(id, lane, {bytes, flops})) - 0.25;
+  };
+  EXPECT_NEAR(seconds(OpId::kFetchWeights, LaneKind::kHostToDevice, 2e9), 1, 1e-9);
+  EXPECT_NEAR(seconds(OpId::kOffloadGradient, LaneKind::kDeviceToHost, 2e9), 1, 1e-9);
+  EXPECT_NEAR(seconds(OpId::kReadState, LaneKind::kNvmeRead, 2e9), 2, 1e-9);
+  EXPECT_NEAR(seconds(OpId::kWriteState, LaneKind::kNvmeWrite, 2e9), 4, 1e-9);
+  EXPECT_NEAR(seconds(OpId::kAdam, LaneKind::kCpu, 2e9), 0.5, 1e-9);
+  EXPECT_NEAR(seconds(OpId::kAccumulate, LaneKind::kCpu, 2e9), 0.25, 1e-9);
+  EXPECT_NEAR(seconds(OpId::kNorm, LaneKind::kCompute, 2e9), 0.25, 1e-9);
+  EXPECT_NEAR(seconds(OpId::kLayerForward, LaneKind::kCompute, 0, 2e12), 2, 1e-9);
+  EXPECT_NEAR(seconds(OpId::kDecide, LaneKind::kControl, 0), 0, 1e-9);
+}
+
+TEST(Rates, WhatWasMeasuredOfAnOpCountsInsteadOfItsLane) {
+  Rates rates;
+  rates.compute[OpId::kHeadTrain] = {0, 1e9, 0.5};
+  const auto cost = cost_model(rates, schedule::make_lanes());
+  EXPECT_DOUBLE_EQ(cost.seconds(op_of(OpId::kHeadTrain, LaneKind::kCompute, {0, 2e9})), 2.5);
+}
+
+TEST(Rates, ADriveThatIsFasterWithManyTransfersIsOnlyPartlyUsedByOne) {
+  Rates rates;
+  rates.nvme_read = {1e9, 4e9};
+  rates.nvme_write = {1e9, 0};
+  const auto cost = cost_model(rates, schedule::make_lanes());
+  const auto& read = cost.lanes[schedule::lane_of(LaneKind::kNvmeRead)].demands.at(0);
+  const auto& write = cost.lanes[schedule::lane_of(LaneKind::kNvmeWrite)].demands.at(0);
+  EXPECT_EQ(read.resource, write.resource) << "reads and writes share the drives";
+  EXPECT_DOUBLE_EQ(read.share, 0.25);
+  EXPECT_DOUBLE_EQ(write.share, 1.0);
+}
+
+}  // namespace
+}  // namespace sluice::plan

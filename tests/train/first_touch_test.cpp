@@ -1,0 +1,49 @@
+#include "engine/train/first_touch.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/memory/ledger.h"
+
+namespace sluice::train {
+namespace {
+
+using prefetch::MemoryTag;
+using prefetch::Tier;
+
+const prefetch::Pools kPools = {{"gpu param", Tier::kGpu, 3_MiB, 3},
+                                {"cpu grad", Tier::kCpu, 17_MiB, 2},
+                                {"cpu state", Tier::kCpu, 12_KiB, 3},
+                                {"cpu none", Tier::kCpu, 4_KiB, 0},
+                                {"cpu batch", Tier::kCpu, 1_MiB, 1}};
+const std::vector<MemoryTag> kTags = {MemoryTag::kParam, MemoryTag::kGradient, MemoryTag::kState,
+                                      MemoryTag::kGradient, MemoryTag::kBatch};
+
+/// How many of the pages have memory behind them.
+std::size_t resident(std::span<std::byte> bytes) {
+  std::vector<unsigned char> pages(div_ceil(bytes.size(), kAlignment));
+  EXPECT_EQ(::mincore(bytes.data(), bytes.size(), pages.data()), 0);
+  return static_cast<std::size_t>(
+      std::ranges::count_if(pages, [](auto p) { return (p & 1) != 0; }));
+}
+
+TEST(FirstTouch, MakesEveryPageOfEveryPool) {
+  memory::Ledger ledger({1_GiB, 1_GiB, 0});
+  const memory::SlotMemory memory(kPools, kTags, ledger, nullptr);
+  const cpu_adam::Optimizer optimizer({.threads = 2});
+  gpu::Stream compute("compute");
+  for (const prefetch::PoolId pool : {0U, 1U, 2U, 4U}) {
+    EXPECT_EQ(resident(memory.bytes(pool)), 0U) << pool;
+  }
+  first_touch(memory, kTags, compute, optimizer);
+  for (const prefetch::PoolId pool : {0U, 1U, 2U, 4U}) {
+    const auto bytes = memory.bytes(pool);
+    EXPECT_EQ(resident(bytes), div_ceil(bytes.size(), kAlignment)) << pool;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::train
