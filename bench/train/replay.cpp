@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/train/scratch.h"
 #include "engine/app/environment.h"
 #include "engine/app/job_of.h"
 #include "engine/base/error.h"
@@ -42,9 +43,10 @@ struct Ran {
   double bound_share = 0;
 };
 
-Ran run(train::Session& session, std::vector<data::StepRecord>& records) {
+Ran run(train::Session& session, const train::Job& job, std::vector<data::StepRecord>& records) {
   records.clear();
   session.run();
+  std::filesystem::remove_all(job.folder + "/final");
   Ran ran;
   for (const auto& r : records) ran.seconds.push_back(r.seconds);
   std::vector<double> shares;
@@ -91,23 +93,6 @@ std::vector<double> replayed(const train::Session& session, const Trace& trace, 
   return seconds;
 }
 
-/// A folder beside the runs, gone afterwards.
-class Scratch {
- public:
-  explicit Scratch(std::string path) : path_(std::move(path)) {
-    SLUICE_CHECK(std::filesystem::create_directories(path_), kConfig,
-                 fmt::format("{} exists; remove it", path_));
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 void bench(const std::string& file, const std::vector<std::string>& overrides) {
   const Scratch scratch("runs/replay");
   train::Job job = app::job_of(config::load(file, overrides, app::environment()), scratch.path());
@@ -122,14 +107,14 @@ void bench(const std::string& file, const std::vector<std::string>& overrides) {
   job.hooks.trace = &trace;
   train::Session session(job);
   fmt::print("{}\n\n", session.report());
-  const Ran overlapped = run(session, records);
+  const Ran overlapped = run(session, job, records);
   const auto predicted = after_warm_up(replayed(session, trace, steps));
   job.hooks.trace = nullptr;
 
   train::Job serial_job = job;
   serial_job.execution = train::Execution::kSerial;
   train::Session serial_session(serial_job);
-  const Ran serial = run(serial_session, records);
+  const Ran serial = run(serial_session, serial_job, records);
 
   train::Job resident_job = job;
   resident_job.homes = {};
@@ -139,7 +124,7 @@ void bench(const std::string& file, const std::vector<std::string>& overrides) {
   resident_job.tiers.gpu.unified = memory::Unified::kAuto;
   resident_job.tiers.gpu.limit = 2_GiB;
   train::Session resident_session(resident_job);
-  const Ran resident = run(resident_session, records);
+  const Ran resident = run(resident_session, resident_job, records);
 
   const auto measured = after_warm_up(overlapped.seconds);
   std::vector<double> ratios;

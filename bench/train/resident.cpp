@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/train/scratch.h"
 #include "engine/app/environment.h"
 #include "engine/app/job_of.h"
 #include "engine/base/error.h"
@@ -27,23 +28,6 @@ namespace sluice {
 namespace {
 
 constexpr Bytes kSlack = 300_MiB;
-
-/// A folder beside the runs, gone afterwards.
-class Scratch {
- public:
-  explicit Scratch(std::string path) : path_(std::move(path)) {
-    SLUICE_CHECK(std::filesystem::create_directories(path_), kConfig,
-                 fmt::format("{} exists; remove it", path_));
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 constexpr const char* kTiniest = R"(
 version: 1

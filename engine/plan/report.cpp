@@ -40,6 +40,22 @@ std::string slots(const Plan& plan) {
   return text;
 }
 
+/// What a step asks of each lane that moves bytes, whatever the model's size.
+std::string traffic(const Plan& plan) {
+  if (!plan.programs.step || plan.setup.model.segments.empty()) return {};
+  std::vector<double> bytes(plan.lanes.size(), 0.0);
+  for (const prefetch::Op& op : plan.programs.step->ops()) bytes[op.lane] += op.cost.bytes;
+  std::string text = "\neach step moves, in bytes per parameter:";
+  const char* comma = " ";
+  for (std::size_t lane = 0; lane < bytes.size(); ++lane) {
+    const double each = bytes[lane] / static_cast<double>(plan.setup.model.parameters());
+    if (each < 0.05) continue;
+    text += fmt::format("{}{} {:.1f}", comma, plan.lanes[lane].name, each);
+    comma = ", ";
+  }
+  return text;
+}
+
 std::string offer(const Offer& offer, double now) {
   const std::string what =
       fmt::format("\n{} more of tiers.{}.limit: ", format_bytes(offer.more), name_of(offer.tier));
@@ -56,6 +72,7 @@ std::string report(const Plan& plan) {
     text += fmt::format("\n{} of {} layers keep their forward for backward", plan.setup.kept_layers,
                         plan.setup.model.decoder.layers);
   }
+  text += traffic(plan);
   const Forecast& f = plan.forecast;
   if (f.step_s <= 0) return text;
   text += fmt::format("\nsimulated step: {:.3g} s, bound {} {:.0f}%", f.step_s, f.bound,

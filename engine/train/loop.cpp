@@ -20,7 +20,8 @@ using prefetch::Tier;
 
 namespace {
 
-constexpr std::size_t kStepsTraced = 4;    // two are in flight
+constexpr std::size_t kMostInFlight = 2;  // programs
+constexpr std::size_t kStepsTraced = 4;
 constexpr std::int64_t kUnusualSteps = 2;  // the first ones, left out of the lanes' table
 
 }  // namespace
@@ -153,27 +154,31 @@ class Session::Loop {
     return step + 1 == s_.steps_ || (every > 0 && (step + 1) % every == 0);
   }
 
-  /// At most two programs are in flight.
   void append(std::shared_ptr<const prefetch::Program> program, Tag tag) {
-    settle(1);
+    settle(kMostInFlight - 1);
     m_.driver->append(std::move(program), tag.pack());
   }
 
+  /// Tells of each program as soon as it has run, not only when all have.
   void settle(std::size_t in_flight) {
-    for (const executor::Finished& finished : m_.driver->wait(in_flight)) {
-      const Tag tag = Tag::unpack(finished.tag);
-      m_.ledger.set_peaks(s_.plan_.catalog.pools, s_.plan_.catalog.tags, finished.peak_slots);
-      profile(finished, tag);
-      if (tag.kind == Tag::Kind::kStep) {
-        step_finished(finished, tag.step);
-      } else if (tag.kind == Tag::Kind::kEvaluation) {
-        pending_->valid_loss = m_.host.take_evaluation(tag.step);
-        report();
-      } else {
-        last_ = finished;
-        read_ = m_.conductor.nvme_read();
-        written_ = m_.conductor.nvme_written();
-      }
+    for (std::size_t left = kMostInFlight; left-- > in_flight;) {
+      for (const executor::Finished& finished : m_.driver->wait(left)) told(finished);
+    }
+  }
+
+  void told(const executor::Finished& finished) {
+    const Tag tag = Tag::unpack(finished.tag);
+    m_.ledger.set_peaks(s_.plan_.catalog.pools, s_.plan_.catalog.tags, finished.peak_slots);
+    profile(finished, tag);
+    if (tag.kind == Tag::Kind::kStep) {
+      step_finished(finished, tag.step);
+    } else if (tag.kind == Tag::Kind::kEvaluation) {
+      pending_->valid_loss = m_.host.take_evaluation(tag.step);
+      report();
+    } else {
+      last_ = finished;
+      read_ = m_.conductor.nvme_read();
+      written_ = m_.conductor.nvme_written();
     }
   }
 

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "engine/plan/plan.h"
 
 namespace sluice::plan {
@@ -55,6 +57,29 @@ TEST(Report, ListsThePoolsThatBytesMoveThrough) {
   EXPECT_THAT(report(plan),
               ::testing::HasSubstr("\n      5 slots (serial minimum 3) of gpu fetched"));
   EXPECT_THAT(report(plan), ::testing::Not(::testing::HasSubstr("gpu home")));
+}
+
+TEST(Report, SaysWhatAStepMovesOnEachLanePerParameter) {
+  auto residents = std::make_shared<prefetch::Residents>();
+  residents->seal();
+  auto step = std::make_shared<prefetch::Program>("step", residents);
+  Plan plan = plan_of({1_GiB, 0, 0}, {1_GiB, 0, 0}, {1_GiB, 0, 0});
+  shape::TensorSpec weight;
+  weight.shape = {10, 100};
+  plan.setup.model.segments.resize(1);
+  plan.setup.model.segments[0].tensors.push_back(weight);
+  plan.lanes = {{"compute"}, {"h2d"}, {"nvme-read"}};
+  for (const auto& [lane, bytes] : {std::pair{1U, 1500.0}, {1U, 500.0}, {2U, 12000.0}}) {
+    prefetch::Op op;
+    op.lane = lane;
+    op.cost.bytes = bytes;
+    step->op(op);
+  }
+  step->seal();
+  plan.programs.step = step;
+  EXPECT_THAT(
+      report(plan),
+      ::testing::HasSubstr("\neach step moves, in bytes per parameter: h2d 2.0, nvme-read 12.0"));
 }
 
 }  // namespace

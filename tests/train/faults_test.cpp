@@ -188,6 +188,20 @@ TEST_P(DriveFaults, ShortInterruptedAndLateTransfersDoNotShow) {
   EXPECT_GT(counts.interrupts, 20U);
 }
 
+TEST(SlowDrive, IsTheBoundOfEveryStepAndChangesNoBits) {
+  const TempFolder folder;
+  const Job job = nvme_job(folder, Execution::kOverlapped);
+  const Fingerprint expected = run(job);
+  Job slow = job;
+  // Hundreds of times as long as anything else that these steps do.
+  const auto seam = inject(slow, {.delay = std::chrono::milliseconds(40)});
+  std::vector<std::string> bounds;
+  slow.on_step = [&](const data::StepRecord& record) { bounds.push_back(record.bound); };
+  EXPECT_EQ(run(slow), expected);
+  EXPECT_EQ(bounds.size(), 2U);
+  EXPECT_THAT(bounds, testing::Each(testing::StartsWith("nvme-")));
+}
+
 INSTANTIATE_TEST_SUITE_P(Drivers, DriveFaults,
                          testing::Values(Execution::kSerial, Execution::kOverlapped),
                          [](const auto& info) {

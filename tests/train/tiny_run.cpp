@@ -182,7 +182,8 @@ Job tiny_job(const TempFolder& folder, const shape::Decoder& decoder) {
 
 Fingerprint run(Job job, const Disturbance& disturbance) {
   Fingerprint print;
-  job.on_step = [&](const data::StepRecord& r) {
+  job.on_step = [&, also = job.on_step](const data::StepRecord& r) {
+    if (also) also(r);
     print.losses.push_back(r.loss);
     print.norms.push_back(r.gnorm);
     print.clipped.push_back(r.clip < 1.0);
