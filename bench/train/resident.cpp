@@ -15,11 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/train/scratch.h"
+#include "bench/train/harness.h"
 #include "engine/app/environment.h"
 #include "engine/app/job_of.h"
 #include "engine/base/error.h"
-#include "engine/base/log.h"
 #include "engine/config/load.h"
 #include "engine/memory/resident.h"
 #include "engine/train/session.h"
@@ -104,16 +103,5 @@ void bench(const std::string& file, const std::vector<std::string>& overrides) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  sluice::app::require_process_environment(argv);
-  sluice::app::prepare_process();
-  if (argc < 2) {
-    fmt::print(stderr, "usage: {} RUN.yaml [KEY=VALUE ...]\n", argv[0]);
-    return 2;
-  }
-  try {
-    sluice::bench(argv[1], {argv + 2, argv + argc});
-  } catch (const sluice::Error& e) {
-    sluice::log::error(e.what());
-    return sluice::exit_code(e.code);
-  }
+  return sluice::run_bench(argc, argv, sluice::bench);
 }

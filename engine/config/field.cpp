@@ -134,7 +134,8 @@ std::vector<Field> numeric_fields() {
       key("precision.compute", dtype, "of forward and backward; master weights are fp32",
           &C::precision, &PrecisionOptions::compute),
       key("precision.grad_dtype", or_auto(dtype),
-          "of a step's gradient; bf16 needs one micro-batch per step and bf16 compute",
+          "of a step's gradient; bf16 needs one micro-batch per step and bf16 compute. A tied "
+          "embedding has two gradients, whose sum is always fp32",
           &C::precision, &PrecisionOptions::grad_dtype),
       key("optimizer.type",
           choice<OptimizerType>({{"adamw", OptimizerType::kAdamW}, {"adam", OptimizerType::kAdam}}),
@@ -203,8 +204,9 @@ std::vector<Field> placement_fields() {
           "where the inputs of the layers wait for backward; none is the device, auto is none",
           &C::zero_optimization, &Z::offload_activation),
       key("zero_optimization.sub_group_size", or_auto(size(kGrainOfState, kMostBytes, 1_B)),
-          "bytes of state (12 per parameter) that the optimizer takes at a time; DeepSpeed counts "
-          "elements here",
+          "bytes of state (12 per parameter) that the optimizer takes at a time; auto: 4 to 64 "
+          "MiB, "
+          "as makes the simulated step shortest. DeepSpeed counts elements here",
           &C::zero_optimization, &Z::sub_group_size),
       key("tiers.gpu.limit", size_or_fraction(),
           "how much of the device a run may use; a cap mimics a smaller card. Where the device "

@@ -77,7 +77,7 @@ Chooser::Chooser(const Plan& draft, const prefetch::CostModel& cost, std::uint64
 Choice Chooser::choose(const Limits& limits) {
   Choice shared = by_share(limits);
   if (!trimmed_ && trials_.left() < kFewestTrials) return shared;
-  const Choice best = trimmed();
+  Choice best = trimmed();
   if (fits(bytes_by_tier(draft_.catalog.pools, best.slots), limits)) return best;
   const Choice taken = squeezed(best, limits);
   shared.seconds = trials_.seconds(shared.slots);

@@ -24,8 +24,8 @@ struct Chunk {
   bool operator==(const Chunk&) const = default;
 };
 
-/// How many elements have `sub_group_size` bytes of state: whole grains, rounded down; auto is 32
-/// MiB. Throws kConfig when that is less than a grain.
+/// How many elements have `sub_group_size` bytes of state: whole grains, rounded down. nullopt is
+/// 32 MiB, until engine/plan has chosen. Throws kConfig when that is less than a grain.
 std::uint64_t chunk_elems(std::optional<Bytes> sub_group_size);
 
 /// Cuts a segment into chunks of `chunk_elems`, the last one shorter. Both are whole grains

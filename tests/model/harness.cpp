@@ -7,36 +7,33 @@
 #include <cstring>
 #include <limits>
 
+#include "engine/shape/family.h"
+
 namespace sluice::model {
 namespace {
 
 using shape::Role;
 
-shape::Decoder llama() {
-  shape::Decoder d;
-  d.family = "llama";
+shape::Decoder sized(shape::Decoder d) {
   d.vocab = 211;
   d.hidden = 60;
   d.layers = 1;
   d.heads = 6;
-  d.kv_heads = 2;
   d.head_dim = 10;
   d.intermediate = 101;
   d.max_positions = 64;
   return d;
 }
 
+shape::Decoder llama() {
+  shape::Decoder d = sized(shape::find_family("llama").base);
+  d.kv_heads = 2;
+  return d;
+}
+
 shape::Decoder gpt2() {
-  shape::Decoder d = llama();
-  d.family = "gpt2";
+  shape::Decoder d = sized(shape::find_family("gpt2").base);
   d.kv_heads = d.heads;
-  d.norm = shape::Norm::kLayer;
-  d.positions = shape::Positions::kLearned;
-  d.mlp = shape::Mlp::kPlain;
-  d.activation = shape::Activation::kGeluTanh;
-  d.qkv_bias = d.attention_out_bias = d.mlp_bias = true;
-  d.fused_qkv = true;
-  d.linear = shape::LinearLayout::kInOut;
   d.tied_embeddings = true;
   return d;
 }

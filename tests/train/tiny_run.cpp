@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "engine/shape/family.h"
+
 namespace sluice::train {
 namespace {
 
@@ -115,8 +117,7 @@ void write_tokens(const std::string& path, std::size_t count, std::uint16_t voca
 }
 
 shape::Decoder tiny_gpt() {
-  shape::Decoder d;
-  d.family = "gpt2";
+  shape::Decoder d = shape::find_family("gpt2").base;
   d.vocab = 211;
   d.hidden = 42;
   d.layers = 5;
@@ -124,20 +125,12 @@ shape::Decoder tiny_gpt() {
   d.head_dim = 14;
   d.intermediate = 67;
   d.max_positions = 17;
-  d.norm = shape::Norm::kLayer;
-  d.positions = shape::Positions::kLearned;
-  d.mlp = shape::Mlp::kPlain;
-  d.activation = shape::Activation::kGeluTanh;
-  d.qkv_bias = d.attention_out_bias = d.mlp_bias = true;
-  d.fused_qkv = true;
-  d.linear = shape::LinearLayout::kInOut;
   d.tied_embeddings = true;
   return d;
 }
 
 shape::Decoder tiny_llama() {
-  shape::Decoder d;
-  d.family = "llama";
+  shape::Decoder d = shape::find_family("llama").base;
   d.vocab = 211;
   d.hidden = 42;
   d.layers = 4;

@@ -1,0 +1,56 @@
+/// What the benches of a run file share: their arguments, and a folder of their own.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/app/environment.h"
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+
+namespace sluice {
+
+/// A folder beside the runs, gone afterwards.
+class Scratch {
+ public:
+  explicit Scratch(std::string path) : path_(std::move(path)) {
+    SLUICE_CHECK(
+        std::filesystem::create_directories(path_), kConfig,
+        fmt::format("{} exists: another bench runs here, or was killed; remove it", path_));
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// `bench RUN.yaml [KEY=VALUE ...]`; the exit code.
+template <class Bench>
+int run_bench(int argc, char** argv, Bench bench) {
+  app::require_process_environment(argv);
+  app::prepare_process();
+  if (argc < 2) {
+    fmt::print(stderr, "usage: {} RUN.yaml [KEY=VALUE ...]\n", argv[0]);
+    return 2;
+  }
+  try {
+    bench(std::string(argv[1]), std::vector<std::string>(argv + 2, argv + argc));
+    return 0;
+  } catch (const Error& e) {
+    log::error(e.what());
+    return exit_code(e.code);
+  }
+}
+
+}  // namespace sluice
