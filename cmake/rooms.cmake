@@ -37,7 +37,7 @@ endfunction()
 
 # sluice_test(NAME ROOMS room... SOURCES file... [LIBS target...] [LABELS label...])
 #
-# One GoogleTest program; each TEST becomes a ctest entry. Default label: unit.
+# One GoogleTest program; one ctest entry. Default label: unit.
 function(sluice_test name)
   cmake_parse_arguments(PARSE_ARGV 1 test "" "TIMEOUT" "ROOMS;SOURCES;LIBS;LABELS")
   add_executable(${name} ${test_SOURCES})
@@ -56,7 +56,7 @@ function(sluice_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${test_LABELS}" TIMEOUT ${test_TIMEOUT})
 endfunction()
 
-# sluice_bench(NAME ROOMS room... SOURCES file...): a Google Benchmark program.
+# sluice_bench(NAME ROOMS room... SOURCES file...): a program that measures; scripts/bench runs it.
 function(sluice_bench name)
   cmake_parse_arguments(PARSE_ARGV 1 bench "" "" "ROOMS;SOURCES;LIBS")
   add_executable(${name} ${bench_SOURCES})

@@ -92,7 +92,7 @@ PinnedSlab::PinnedSlab(Bytes n) {
   if (countable) data_ = backend::take_pinned_memory(round_up(n, kAlignment));
   SLUICE_CHECK(data_ != nullptr, kBudget,
                fmt::format("cpu: asked {} of pinned memory and the system refused; lower "
-                           "tiers.cpu.limit or tiers.cpu.pinned_limit, or raise `ulimit -l`",
+                           "tiers.cpu.limit",
                            format_bytes(n)));
   size_ = n;
 }

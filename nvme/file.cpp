@@ -64,6 +64,9 @@ File File::open(std::string path, Access access, Caching caching) {
     fd = ::open(path.c_str(), flags_of(access) | direct | O_CLOEXEC, 0600);
   } while (fd < 0 && errno == EINTR);
   const int error = errno;
+  // A filesystem without O_DIRECT may refuse it only after it has made the file.
+  const bool ours = access == Access::kCreateNew && direct != 0 && error == EINVAL;
+  if (fd < 0 && ours) ::unlink(path.c_str());
   SLUICE_CHECK(fd >= 0, kIo,
                fmt::format("{}: cannot {} it{}: {}{}", path,
                            access == Access::kCreateNew ? "create" : "open",

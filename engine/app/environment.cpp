@@ -55,6 +55,7 @@ void prepare_process() {
   ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
   ::mallopt(M_ARENA_MAX, 4);
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);  // `| head` ends the lines, not the run
 }
 
 std::string describe_machine() {

@@ -15,7 +15,8 @@ config::Environment environment();
 void require_process_environment(char** argv);
 
 /// Makes malloc hold still: few arenas, pages that are in use stay, large pieces go back at once.
-/// Files that grow beyond `ulimit -f` become errors. Before the first thread.
+/// Files that grow beyond `ulimit -f` and readers that go away become errors. Before the first
+/// thread.
 void prepare_process();
 
 /// env.json: version, machine, device, kernel.

@@ -18,12 +18,17 @@
 namespace sluice::app {
 namespace {
 
-/// Counting bigrams reads all of the training data, so only small data gets the comparison.
+/// Counting bigrams reads all of the training data and keeps each pair that it meets, so only small
+/// data of few tokens gets the comparison.
 constexpr std::int64_t kBigramTokens = 64 << 20;
+constexpr std::int64_t kBigramVocabulary = 1 << 10;
 
 std::optional<double> bigram_baseline(const train::Session& session) {
   const data::Dataset* valid = session.valid_data();
-  if (valid == nullptr || session.train_data().tokens() > kBigramTokens) return std::nullopt;
+  if (valid == nullptr || session.train_data().tokens() > kBigramTokens ||
+      session.plan().setup.model.decoder.vocab > kBigramVocabulary) {
+    return std::nullopt;
+  }
   return data::bigram_loss(session.train_data(), *valid, session.evaluation_samples());
 }
 
@@ -59,7 +64,6 @@ std::optional<int> run_named(config::Config config, DryRun dry_run) {
   }
   config.compute.threads = static_cast<unsigned>(session.numbers().threads);
   config.compute.loss_chunk = session.numbers().loss_chunk;
-  config.zero_optimization.sub_group_size = session.plan().setup.homes.sub_group_size;
   if (claim_run_folder(config, describe_machine()) == Claim::kTaken) return std::nullopt;
   watch_stop_signals();
   log::to_file(folder + "/train.log");

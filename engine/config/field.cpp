@@ -229,8 +229,8 @@ std::vector<Field> placement_fields() {
       key("tiers.nvme.limit", size_or_fraction(), "how much of the free space", &C::tiers,
           &memory::Options::nvme, &memory::NvmeTier::limit),
       key("tiers.nvme.allow_ram_path", boolean(),
-          "accept tmpfs and ramfs: a test of the code, not of a drive", &C::tiers,
-          &memory::Options::nvme, &memory::NvmeTier::allow_ram_path),
+          "accept a tmpfs: a test of the code, not of a drive", &C::tiers, &memory::Options::nvme,
+          &memory::NvmeTier::allow_ram_path),
   };
 }
 

@@ -98,7 +98,7 @@ message says `file:line:col key: value: reason; fix`.
 | count | `1000`, `1k`, `1.5M`, `2G`: thousands, not 1024 |
 | fraction | `0.8` or `80%` |
 | path | text in which `${name}` is the run's name and `${env:VARIABLE}` a variable of the environment. In data files `*` and `?` match names |
-| auto | sluice decides; `config.resolved.yaml` of the run keeps what it was given |
+| auto | sluice decides; where the run's numbers depend on it (docs/design.md 4), `config.resolved.yaml` has what it came to |
 | null | nothing, switched off |
 
 Numbers are decimal, without quotes; bools are `true` and `false` only.

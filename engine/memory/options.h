@@ -32,7 +32,7 @@ struct CpuTier {
 struct NvmeTier {
   std::vector<std::string> paths;  ///< folders, one per drive; empty = a folder of the run
   Limit limit = 0.9;               ///< of the free space
-  bool allow_ram_path = false;     ///< accept tmpfs and ramfs: a test of the code, not of a disk
+  bool allow_ram_path = false;     ///< accept a tmpfs: a test of the code, not of a disk
 };
 
 struct Options {

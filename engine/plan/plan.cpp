@@ -90,7 +90,7 @@ std::int64_t most_kept(const Plan& base, std::int64_t evaluation_batches) {
 }
 
 /// As many layers keep their forward as fit without a longer step: what they take is not there for
-/// running ahead.
+/// running ahead. What they take is no part of the serial minimum either.
 Candidate with_kept_layers(Candidate base, const Limits& limits, std::int64_t evaluation_batches,
                            const prefetch::CostModel& cost) {
   if (!base.draft->setup.may_keep() || base.draft->setup.kept_layers > 0) return base;
@@ -98,19 +98,42 @@ Candidate with_kept_layers(Candidate base, const Limits& limits, std::int64_t ev
     std::vector<std::unique_ptr<Plan>> one;
     one.push_back(keeping(*base.draft, n, evaluation_batches));
     Candidate next = choose(std::move(one), limits, cost);
-    if (next.choice.seconds <= base.choice.seconds * kAlike) return next;
+    if (next.choice.seconds > base.choice.seconds * kAlike) continue;
+    next.draft->minimum = base.draft->minimum;
+    return next;
   }
   return base;
 }
 
-/// Slots that are there may also be left empty: more memory never makes a plan slower.
-Offer offer(Candidate& candidate, Tier tier, double now) {
-  Limits limits = candidate.draft->limits;
-  limits[index(tier)] += kOffer;
-  return {tier, kOffer, std::min(now, candidate.chooser->choose(limits).seconds)};
+/// Everything that the setup leaves open, decided.
+Candidate decide(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches,
+                 const prefetch::CostModel& cost) {
+  return with_kept_layers(choose(drafts(setup, limits, evaluation_batches), limits, cost), limits,
+                          evaluation_batches, cost);
 }
 
-Forecast forecast(Candidate& candidate) {
+/// Nothing is left that more memory could be used for.
+bool has_all(Candidate& candidate) {
+  const Setup& setup = candidate.draft->setup;
+  if (setup.may_keep() && setup.kept_layers < setup.model.decoder.layers) return false;
+  Limits endless;
+  endless.fill(std::numeric_limits<Bytes>::max());
+  return candidate.chooser->choose(endless).slots == candidate.choice.slots;
+}
+
+/// The plan that more memory would get. Slots that are there may also be left empty: more never
+/// makes a plan slower.
+Offer offer(const Setup& open, const Plan& now, double now_s, Tier tier,
+            std::int64_t evaluation_batches, const prefetch::CostModel& cost) {
+  Limits limits = now.limits;
+  limits[index(tier)] += kOffer;
+  const double then = decide(open, limits, evaluation_batches, cost).choice.seconds;
+  if (then == std::numeric_limits<double>::infinity()) return {tier, kOffer, std::nullopt};
+  return {tier, kOffer, std::min(now_s, then)};
+}
+
+Forecast forecast(Candidate& candidate, const Setup& open, std::int64_t evaluation_batches,
+                  const prefetch::CostModel& cost) {
   Forecast forecast;
   const Plan& plan = *candidate.draft;
   if (plan.programs.step->ops().size() > kLongestSimulated) return forecast;
@@ -119,9 +142,12 @@ Forecast forecast(Candidate& candidate) {
   const auto busiest = std::max_element(step.busy.begin(), step.busy.end());
   forecast.bound = plan.lanes[static_cast<std::size_t>(busiest - step.busy.begin())].name;
   forecast.bound_share = step.seconds > 0 ? std::min(1.0, *busiest / step.seconds) : 0;
+  const bool all = has_all(candidate);
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
-    if (plan.minimum[index(tier)] > 0) {
-      forecast.offers.push_back(offer(candidate, tier, step.seconds));
+    if (all) {
+      forecast.offers.push_back({tier, kOffer, step.seconds});
+    } else if (plan.minimum[index(tier)] > 0) {
+      forecast.offers.push_back(offer(open, plan, step.seconds, tier, evaluation_batches, cost));
     }
   }
   return forecast;
@@ -141,10 +167,8 @@ Limits require_minimum(const Setup& setup, const Limits& limits, std::int64_t ev
 
 Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches,
                const prefetch::CostModel& cost) {
-  Candidate chosen =
-      with_kept_layers(choose(drafts(setup, limits, evaluation_batches), limits, cost), limits,
-                       evaluation_batches, cost);
-  Forecast expected = forecast(chosen);
+  Candidate chosen = decide(setup, limits, evaluation_batches, cost);
+  Forecast expected = forecast(chosen, setup, evaluation_batches, cost);
   Plan plan = std::move(*chosen.draft);
   plan.forecast = std::move(expected);
   for (PoolId i = 0; i < plan.catalog.pools.size(); ++i) {

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,8 @@ struct Programs {
 struct Offer {
   prefetch::Tier tier;
   Bytes more;
-  double step_s;  ///< simulated; as it is now: nothing
+  std::optional<double>
+      step_s;  ///< as it is now: nothing; nullopt: too long to simulate that often
 };
 
 /// The simulated step.

@@ -168,8 +168,12 @@ Error refusal(const Plan& draft, Tier tier, std::int64_t evaluation_batches) {
       format_bytes(need - have), need - have);
   const Search found = search(draft, draft.limits, evaluation_batches);
   if (found.fitting) {
-    return {Errc::kBudget, fmt::format("{}, or {}, which fits", text,
-                                       settings(draft.setup.homes, found.fitting->setup.homes))};
+    // Before it is measured, the workspace is not in these numbers.
+    const bool measured = draft.setup.workspace > 0;
+    return {Errc::kBudget,
+            fmt::format("{}, or {}, which fits{}", text,
+                        settings(draft.setup.homes, found.fitting->setup.homes),
+                        measured ? "" : " but for the workspace, measured after this")};
   }
   text += fmt::format(", or {}; no placement fits", other_advice(tier));
   const std::string nearest = settings(draft.setup.homes, found.smallest.setup.homes);

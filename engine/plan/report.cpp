@@ -59,9 +59,10 @@ std::string traffic(const Plan& plan) {
 std::string offer(const Offer& offer, double now) {
   const std::string what =
       fmt::format("\n{} more of tiers.{}.limit: ", format_bytes(offer.more), name_of(offer.tier));
+  if (!offer.step_s) return what + "not known, a step is too long to be simulated that often";
   // Less than this is noise of the measurement.
-  if (offer.step_s > now * 0.99) return what + "nothing";
-  return what + fmt::format("step {:.3g} -> {:.3g} s (simulated)", now, offer.step_s);
+  if (*offer.step_s > now * 0.99) return what + "nothing";
+  return what + fmt::format("step {:.3g} -> {:.3g} s (simulated)", now, *offer.step_s);
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ Choice Chooser::choose(const Limits& limits) {
   Choice best = trimmed();
   if (fits(bytes_by_tier(draft_.catalog.pools, best.slots), limits)) return best;
   const Choice taken = squeezed(best, limits);
+  if (taken.seconds == kNever) return shared;  // the trials ran out: what was taken was a guess
   shared.seconds = trials_.seconds(shared.slots);
   return shared.seconds < taken.seconds ? shared : taken;
 }

@@ -123,6 +123,10 @@ class Session::Loop {
     if (const auto& steps = s_.job_.profile.steps) {
       const auto path = std::filesystem::path(s_.job_.folder) / "trace.json";
       profile_.emplace(*steps, path.string(), s_.plan_.lanes, s_.plan_.catalog.pools);
+      if (steps->first > s_.steps_) {
+        log::warning(fmt::format("profile.steps begins with step {}, the run has {}: no trace.json",
+                                 steps->first, s_.steps_));
+      }
     }
   }
 
@@ -132,6 +136,7 @@ class Session::Loop {
     for (std::int64_t step = 0; step < s_.steps_; ++step) {
       if (s_.job_.stop != nullptr && *s_.job_.stop > 0) {
         settle(0);
+        if (profile_) profile_->write();
         return Outcome::kStopped;
       }
       append(s_.plan_.programs.step, {Tag::Kind::kStep, step});

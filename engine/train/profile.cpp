@@ -78,11 +78,13 @@ void Profile::collect(std::int64_t step, std::uint32_t instance, const prefetch:
 }
 
 void Profile::write() {
+  if (ran_.empty() || writer_.joinable()) return;
   writer_ = std::jthread([this] {
     name_this_thread("profile");
     try {
       write_file();
-      log::info(fmt::format("profile: steps {} to {} in {}", steps_.first, steps_.last, path_));
+      log::info(
+          fmt::format("profile: steps {} to {} in {}", ran_.front().step, ran_.back().step, path_));
     } catch (const std::exception& e) {
       log::warning(fmt::format("the profile is lost: {}", e.what()));
     }

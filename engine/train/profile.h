@@ -3,7 +3,8 @@
 ///
 /// A lane that runs several ops at once has a row for each. Times are microseconds; an event's
 /// `args` say which piece of the model it is about, how long before it could have begun, and what
-/// it waited for last.
+/// it waited for last. Copies of one direction share a link: two in flight overlap here, and take
+/// turns there.
 ///
 /// Thread  one; write() leaves the file to a thread of its own, which the destructor joins
 #pragma once
@@ -28,7 +29,8 @@ class Profile {
   /// A program of that step which has run; it must outlive this. Takes its spans out of `ring`.
   void collect(std::int64_t step, std::uint32_t instance, const prefetch::Program& program,
                const Trace& ring);
-  /// Once. A file that cannot be written is a warning, not an error.
+  /// The first call writes what was collected, if anything was. A file that cannot be written is a
+  /// warning, not an error.
   void write();
 
  private:

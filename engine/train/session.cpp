@@ -163,13 +163,19 @@ std::int64_t Session::evaluation_samples() const {
 
 std::string Session::report() const {
   std::size_t chunks = 0;
-  for (const auto& segment : setup_.chunks) chunks += segment.size();
+  Bytes largest = 0;  // state of a chunk
+  for (const auto& segment : setup_.chunks) {
+    chunks += segment.size();
+    for (const auto& chunk : segment) {
+      largest = std::max(largest, chunk.elems * zero::kStateBytesPerElem);
+    }
+  }
   return fmt::format(
-      "model: {} parameters in {} segments, {} chunks of the optimizer\n"
+      "model: {} parameters in {} segments, {} chunks of the optimizer, up to {} of state\n"
       "step: {} x {} sequences of {} tokens, {} in all, {} steps\n"
       "workspace: {} measured, {} for workers\n{}",
-      setup_.model.parameters(), setup_.model.segments.size(), chunks, setup_.micro_batches,
-      setup_.micro_batch, setup_.seq_len, setup_.tokens_per_step(), steps_,
+      setup_.model.parameters(), setup_.model.segments.size(), chunks, format_bytes(largest),
+      setup_.micro_batches, setup_.micro_batch, setup_.seq_len, setup_.tokens_per_step(), steps_,
       format_bytes(workspace_.main), format_bytes(side_arena(workspace_)), plan::report(plan_));
 }
 

@@ -268,9 +268,8 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
     schedule::ParamHome param;
     schedule::ActivationHome activation;
   };
-  // Weights at home on the host are fetched, those on the device are published and their layers
-  // kept, those
-  // on nvme read and written; so are activations there.
+  // Weights at home on the host are fetched, those on the device published and their layers kept,
+  // those on nvme read and written; so are activations there.
   for (const auto& [param, activation] :
        {Homes{schedule::ParamHome::kCpu, schedule::ActivationHome::kNone},
         Homes{schedule::ParamHome::kNone, schedule::ActivationHome::kNone},
