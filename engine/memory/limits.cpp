@@ -42,7 +42,13 @@ Bytes gpu_limit(const Options& options, const Machine& machine) {
 }
 
 Bytes cpu_limit(const CpuTier& tier, const HostMemory& host) {
-  if (!tier.limit) return minus(host.available, tier.reserve);
+  if (!tier.limit) {
+    SLUICE_CHECK(tier.reserve < host.available, kBudget,
+                 fmt::format("tiers.cpu.limit is auto and tiers.cpu.reserve {}, {}: lower the "
+                             "reserve, or set a limit",
+                             format_bytes(tier.reserve), has(host)));
+    return host.available - tier.reserve;
+  }
   const auto* size = std::get_if<Bytes>(&*tier.limit);
   if (size == nullptr) return part(std::get<double>(*tier.limit), host.available);
   SLUICE_CHECK(*size <= host.available, kBudget,

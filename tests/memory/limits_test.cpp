@@ -63,9 +63,13 @@ TEST(Limits, OfADeviceOfItsOwnAreAFractionOfItsMemory) {
 TEST(Limits, OfTheHostAreAFractionOfWhatIsAvailableOrLeaveTheReserve) {
   EXPECT_EQ(resolve_limits(sized(1_GiB, 0.5), apart())[1], 10_GiB);
   EXPECT_EQ(resolve_limits(sized(1_GiB, std::nullopt), apart())[1], 16_GiB);
+}
+
+TEST(Limits, AReserveOfAllThereIsIsRefused) {
   Options options = sized(1_GiB, std::nullopt);
-  options.cpu.reserve = 64_GiB;
-  EXPECT_EQ(resolve_limits(options, apart())[1], 0U);
+  options.cpu.reserve = 20_GiB;
+  EXPECT_THAT(refusal(options, apart()),
+              HasSubstr("tiers.cpu.reserve 20.0 GiB, this machine has 20.0 GiB available: lower"));
 }
 
 TEST(Limits, BeyondWhatThereIsAreRefused) {
