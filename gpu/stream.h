@@ -20,7 +20,8 @@ class Event {
   Event() = default;
 
   bool done() const;
-  /// What a host thread waits on. Carries the error of the stream at this point, if it has one.
+  /// What a host thread waits on. Carries the error of the stream at this point, if it has one,
+  /// and says when the stream reached the copy or work.
   Ticket ticket() const;
 
  private:
@@ -33,10 +34,9 @@ class Event {
 /// Work that the device does in the order in which it was enqueued. Streams run beside each other.
 ///
 /// Errors  the first one - of a work, or of an event waited on - stays: the stream skips every
-/// later
-///         copy and work, and all its later events carry that error. It still keeps its waits, so
-///         that an event never comes before what it stands behind. There is no way back: an
-///         error ends the run
+///         later copy and work, and all its later events carry that error. It still keeps its
+///         waits, so that an event never comes before what it stands behind. There is no way
+///         back: an error ends the run
 /// Owns    no buffer: whatever a copy or a work touches must live until its event is done
 /// Thread  any; calls of several threads are ordered as they come. No call waits for the device,
 ///         except the destructor, which no work of this stream may run

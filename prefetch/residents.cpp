@@ -11,7 +11,7 @@ namespace sluice::prefetch {
 
 std::string_view name_of(Tier tier) {
   constexpr std::array<std::string_view, 3> kNames = {"gpu", "cpu", "nvme"};
-  return kNames[static_cast<std::size_t>(tier)];
+  return kNames[index(tier)];
 }
 
 std::string_view name_of(MemoryTag tag) {

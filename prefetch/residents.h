@@ -1,6 +1,7 @@
 /// The machine's resources as data, and the run-wide table of what crosses programs.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -21,7 +22,13 @@ using LeafId = std::uint32_t;
 inline constexpr PoolId kNoPool = ~PoolId{0};
 
 enum class Tier : std::uint8_t { kGpu, kCpu, kNvme };
+inline constexpr std::array kTiers = {Tier::kGpu, Tier::kCpu, Tier::kNvme};
 std::string_view name_of(Tier tier);
+/// Into what there is one of per tier.
+constexpr std::size_t index(Tier tier) {
+  return static_cast<std::size_t>(tier);
+}
+using BytesByTier = std::array<Bytes, kTiers.size()>;
 
 /// The class of bytes; on every byte, for the ledger and for messages.
 enum class MemoryTag : std::uint8_t {

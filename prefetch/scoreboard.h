@@ -4,8 +4,7 @@
 /// Grants   per pool, in program order: each pool hands its slots to the transients in the order in
 ///          which the program defines them. No op starts before every root it names is granted.
 /// Order    an op starts after the earlier ops that wrote what it reads (read-after-write), and
-/// that
-///          read or wrote what it writes (write-after-read, write-after-write).
+///          that read or wrote what it writes (write-after-read, write-after-write).
 /// Release  `issued` lets ops of fifo lanes follow (their stream waits on an event); `completed`
 ///          lets every lane follow, and frees memory.
 /// Stuck    never, when prefetch::check() passed: see docs/design.md 3.4.

@@ -12,10 +12,12 @@
 #include <thread>
 #include <vector>
 
+#include "bench/median.h"
 #include "engine/base/ticket.h"
 #include "engine/executor/driver.h"
 #include "engine/plan/plan.h"
 #include "engine/schedule/ops.h"
+#include "engine/shape/family.h"
 #include "engine/shape/presets.h"
 #include "prefetch/simulate.h"
 
@@ -106,7 +108,11 @@ CostModel paced(const prefetch::Program& step, const prefetch::Lanes& lanes) {
   return cost;
 }
 
+/// GPT-2: a large tied embedding and plain blocks. Llama: untied, gated, grouped queries.
+enum class Shape : std::uint8_t { kGpt2, kLlama };
+
 struct Case {
+  Shape shape;
   ParamHome param;
   GradientHome gradient;
   OptimizerHome state;
@@ -119,7 +125,8 @@ struct Case {
 std::string name_of(const Case& c) {
   const auto home = [](auto h) { return std::array{"none", "cpu", "nvme"}[static_cast<int>(h)]; };
   const char* state = c.state == OptimizerHome::kCpu ? "cpu" : "nvme";
-  return fmt::format("p {} g {} s {} a {} | {} layers x {} | {}", home(c.param), home(c.gradient),
+  return fmt::format("{} p {} g {} s {} a {} | {} layers x {} | {}",
+                     c.shape == Shape::kGpt2 ? "gpt2 " : "llama", home(c.param), home(c.gradient),
                      state, home(c.activation), c.layers, c.micro_batches, format_bytes(c.chunk));
 }
 
@@ -129,39 +136,54 @@ std::vector<Case> cases() {
   using S = OptimizerHome;
   using A = ActivationHome;
   return {
-      {P::kCpu, G::kCpu, S::kNvme, A::kNone, 1, 4, 16_MiB},
-      {P::kCpu, G::kCpu, S::kNvme, A::kNone, 1, 12, 32_MiB},
-      {P::kCpu, G::kCpu, S::kNvme, A::kNone, 3, 6, 32_MiB},
-      {P::kCpu, G::kCpu, S::kNvme, A::kCpu, 1, 8, 32_MiB},
-      {P::kCpu, G::kCpu, S::kNvme, A::kNvme, 1, 8, 32_MiB},
-      {P::kCpu, G::kCpu, S::kCpu, A::kNone, 1, 8, 16_MiB},
-      {P::kCpu, G::kCpu, S::kCpu, A::kCpu, 2, 6, 32_MiB},
-      {P::kCpu, G::kNone, S::kNvme, A::kNone, 1, 6, 32_MiB},
-      {P::kCpu, G::kNone, S::kCpu, A::kCpu, 1, 8, 32_MiB},
-      {P::kNone, G::kCpu, S::kNvme, A::kNone, 1, 8, 32_MiB},
-      {P::kNone, G::kCpu, S::kCpu, A::kNone, 2, 6, 16_MiB},
-      {P::kNone, G::kNone, S::kNvme, A::kNone, 1, 8, 16_MiB},
-      {P::kNone, G::kNone, S::kNvme, A::kCpu, 2, 6, 32_MiB},
-      {P::kNone, G::kNone, S::kCpu, A::kNvme, 1, 8, 16_MiB},
-      {P::kNvme, G::kCpu, S::kNvme, A::kNone, 1, 8, 32_MiB},
-      {P::kNvme, G::kCpu, S::kNvme, A::kNone, 3, 4, 32_MiB},
-      {P::kNvme, G::kCpu, S::kNvme, A::kCpu, 1, 6, 16_MiB},
-      {P::kNvme, G::kCpu, S::kNvme, A::kNvme, 2, 4, 32_MiB},
-      {P::kNvme, G::kNone, S::kNvme, A::kNone, 1, 6, 32_MiB},
-      {P::kNvme, G::kNone, S::kCpu, A::kNvme, 1, 6, 16_MiB},
+      {Shape::kGpt2, P::kCpu, G::kCpu, S::kNvme, A::kNone, 1, 4, 16_MiB},
+      {Shape::kLlama, P::kCpu, G::kCpu, S::kNvme, A::kNone, 1, 12, 32_MiB},
+      {Shape::kGpt2, P::kCpu, G::kCpu, S::kNvme, A::kNone, 3, 6, 32_MiB},
+      {Shape::kLlama, P::kCpu, G::kCpu, S::kNvme, A::kCpu, 1, 8, 32_MiB},
+      {Shape::kGpt2, P::kCpu, G::kCpu, S::kNvme, A::kNvme, 1, 8, 32_MiB},
+      {Shape::kLlama, P::kCpu, G::kCpu, S::kCpu, A::kNone, 1, 8, 16_MiB},
+      {Shape::kGpt2, P::kCpu, G::kCpu, S::kCpu, A::kCpu, 2, 6, 32_MiB},
+      {Shape::kLlama, P::kCpu, G::kNone, S::kNvme, A::kNone, 1, 6, 32_MiB},
+      {Shape::kGpt2, P::kCpu, G::kNone, S::kCpu, A::kCpu, 1, 8, 32_MiB},
+      {Shape::kLlama, P::kNone, G::kCpu, S::kNvme, A::kNone, 1, 8, 32_MiB},
+      {Shape::kGpt2, P::kNone, G::kCpu, S::kCpu, A::kNone, 2, 6, 16_MiB},
+      {Shape::kLlama, P::kNone, G::kNone, S::kNvme, A::kNone, 1, 8, 16_MiB},
+      {Shape::kGpt2, P::kNone, G::kNone, S::kNvme, A::kCpu, 2, 6, 32_MiB},
+      {Shape::kLlama, P::kNone, G::kNone, S::kCpu, A::kNvme, 1, 8, 16_MiB},
+      {Shape::kGpt2, P::kNvme, G::kCpu, S::kNvme, A::kNone, 1, 8, 32_MiB},
+      {Shape::kLlama, P::kNvme, G::kCpu, S::kNvme, A::kNone, 3, 4, 32_MiB},
+      {Shape::kGpt2, P::kNvme, G::kCpu, S::kNvme, A::kCpu, 1, 6, 16_MiB},
+      {Shape::kLlama, P::kNvme, G::kCpu, S::kNvme, A::kNvme, 2, 4, 32_MiB},
+      {Shape::kGpt2, P::kNvme, G::kNone, S::kNvme, A::kNone, 1, 6, 32_MiB},
+      {Shape::kLlama, P::kNvme, G::kNone, S::kCpu, A::kNvme, 1, 6, 16_MiB},
   };
 }
 
-schedule::Setup setup_of(const Case& c) {
+shape::Decoder decoder_of(const Case& c) {
   shape::Decoder d = shape::find_preset("gpt2-124m");
+  if (c.shape == Shape::kLlama) {
+    d = shape::find_family("llama").base;
+    d.vocab = 32000;
+    d.hidden = 1024;
+    d.heads = 16;
+    d.kv_heads = 4;
+    d.head_dim = 64;
+    d.intermediate = 2816;
+    d.max_positions = 1024;
+    d.tied_embeddings = false;
+  }
   d.layers = c.layers;
-  schedule::Setup setup =
-      schedule::make_setup(shape::make_model(d), {.offload_param = c.param,
-                                                  .offload_gradient = c.gradient,
-                                                  .offload_optimizer = c.state,
-                                                  .offload_activation = c.activation,
-                                                  .recompute = schedule::Recompute::kEveryLayer,
-                                                  .sub_group_size = c.chunk});
+  return d;
+}
+
+schedule::Setup setup_of(const Case& c) {
+  schedule::Setup setup = schedule::make_setup(shape::make_model(decoder_of(c)),
+                                               {.offload_param = c.param,
+                                                .offload_gradient = c.gradient,
+                                                .offload_optimizer = c.state,
+                                                .offload_activation = c.activation,
+                                                .recompute = schedule::Recompute::kEveryLayer,
+                                                .sub_group_size = c.chunk});
   setup.seq_len = 1024;
   setup.micro_batches = c.micro_batches;
   setup.workspace = 100_MiB;
@@ -200,17 +222,14 @@ double run(const Case& c, std::size_t steps) {
   const plan::Plan plan = plan::make_plan(setup, kPlenty, 0, cost);
   const double serial = prefetch::serial_seconds(std::vector{plan.programs.step}, cost);
   const double simulated = plan.forecast.step_s;
-  std::vector<double> seconds = measure(plan, cost, steps);
-  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(steps / 2),
-                   seconds.end());
-  const double median = seconds[steps / 2];
+  const double measured = median(measure(plan, cost, steps));
   fmt::print(
-      "{:<52} {:>5} ops | serial {:.3f} s, simulated {:.3f} s ({:.2f}x) | measured {:.3f} s "
+      "{:<58} {:>5} ops | serial {:.3f} s, simulated {:.3f} s ({:.2f}x) | measured {:.3f} s "
       "| {:.3f}\n",
-      name_of(c), program->ops().size(), serial, simulated, serial / simulated, median,
-      median / simulated);
+      name_of(c), program->ops().size(), serial, simulated, serial / simulated, measured,
+      measured / simulated);
   std::fflush(stdout);
-  return median / simulated;
+  return measured / simulated;
 }
 
 }  // namespace

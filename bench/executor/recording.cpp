@@ -2,10 +2,10 @@
 /// with handlers that do nothing, with and without a trace, in turns.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <vector>
 
+#include "bench/median.h"
 #include "engine/executor/driver.h"
 
 namespace sluice {
@@ -44,11 +44,6 @@ double microseconds_per_op(Trace* trace) {
   driver->append(program, 0);
   driver->wait(0);
   return static_cast<double>(now_ns() - begin) * 1e-3 / kOps;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/median.h"
 #include "bench/train/harness.h"
 #include "engine/app/environment.h"
 #include "engine/app/job_of.h"
@@ -25,12 +26,6 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kWarmUp = 2;  // steps that are not looked at
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 std::vector<double> after_warm_up(const std::vector<double>& values) {
   return {values.begin() + kWarmUp, values.end()};
@@ -65,7 +60,7 @@ Bytes tight_limit(const train::Job& job) {
     layer = plan.setup.segment_elems(block.segments.front()) * size_of(plan.setup.compute);
     break;
   }
-  return plan.minimum[static_cast<std::size_t>(prefetch::Tier::kGpu)] + 2 * layer;
+  return plan.minimum[index(prefetch::Tier::kGpu)] + 2 * layer;
 }
 
 /// Seconds of each step, simulated from what each op of that step took.
@@ -83,6 +78,12 @@ std::vector<double> replayed(const train::Session& session, const Trace& trace, 
   for (const auto& of_step : costs) stream.push_back(step.with_costs(of_step));
   prefetch::CostModel model;  // a "FLOP" is a second, on every lane
   model.lanes.assign(plan.lanes.size(), {{.flops_per_second = 1}, {}});
+  // Copies of one direction take turns, and a span begins with the copy's turn.
+  for (const auto lane : {schedule::LaneKind::kHostToDevice, schedule::LaneKind::kDeviceToHost}) {
+    model.lanes[schedule::lane_of(lane)].demands = {
+        {static_cast<std::uint32_t>(model.resources.size()), 1.0}};
+    model.resources.push_back({plan.lanes[schedule::lane_of(lane)].name});
+  }
   const auto line =
       prefetch::simulate({plan.catalog.residents, plan.catalog.pools, plan.lanes}, stream, model);
   std::vector<double> seconds;

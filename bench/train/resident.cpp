@@ -85,14 +85,13 @@ void bench(const std::string& file, const std::vector<std::string>& overrides) {
   fmt::print("{}\n\n", session.report());
   session.run();
   const plan::Limits& planned = session.plan().planned;
-  const Bytes pools = planned[static_cast<std::size_t>(prefetch::Tier::kGpu)] +
-                      planned[static_cast<std::size_t>(prefetch::Tier::kCpu)];
+  const Bytes pools = planned[index(prefetch::Tier::kGpu)] + planned[index(prefetch::Tier::kCpu)];
   const Bytes peak = memory::peak_resident().value_or(0);
   fmt::print("\n{}\n", app::describe_machine());
   fmt::print("L (libraries, one op of every kind): {}\n", format_bytes(l));
   fmt::print("committed pools: {} gpu, {} cpu\n",
-             format_bytes(planned[static_cast<std::size_t>(prefetch::Tier::kGpu)]),
-             format_bytes(planned[static_cast<std::size_t>(prefetch::Tier::kCpu)]));
+             format_bytes(planned[index(prefetch::Tier::kGpu)]),
+             format_bytes(planned[index(prefetch::Tier::kCpu)]));
   fmt::print("resident at most: {}; pools + 300 MiB + L: {}; {} to spare\n", format_bytes(peak),
              format_bytes(pools + kSlack + l),
              peak <= pools + kSlack + l ? format_bytes(pools + kSlack + l - peak)

@@ -1,13 +1,16 @@
 /// What a host thread waits on: one piece of asynchronous work.
 ///
 /// Owns    a share of whatever the work needs (`keep`): dropping a ticket never frees memory in
-/// flight Thread  copies may be waited on by several threads; one TicketSource finishes it, once
+///         flight
+/// Thread  copies may be waited on by several threads; one TicketSource finishes it, once
 /// Throws  wait() rethrows the error of the work, in every waiter
 #pragma once
 
 #include <atomic>
 #include <exception>
 #include <memory>
+
+#include "engine/base/clock.h"
 
 namespace sluice {
 
@@ -21,12 +24,15 @@ class Ticket {
   void wait() const;
   /// Blocks until the work is done; the error, or null. For those who must go on after a failure.
   std::exception_ptr wait_error() const noexcept;
+  /// When the work began, by its own account; 0 until it is done, and when nobody said.
+  Nanos began() const noexcept { return state_ && done() ? state_->began : 0; }
 
  private:
   friend class TicketSource;
   struct State {
     std::atomic<bool> done{false};
-    std::exception_ptr error;    // written before done
+    Nanos began = 0;             // written before done, as the next two
+    std::exception_ptr error;
     std::shared_ptr<void> keep;  // dropped when done
   };
   explicit Ticket(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -43,6 +49,8 @@ class TicketSource {
   ~TicketSource();
 
   Ticket ticket() const { return Ticket(state_); }
+  /// The work begins now: for work that waits in a queue first. At most once, before the end.
+  void begin() noexcept { state_->began = now_ns(); }
   void finish() noexcept;
   void fail(std::exception_ptr error) noexcept;
 

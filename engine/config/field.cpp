@@ -262,10 +262,12 @@ std::vector<Field> machine_fields() {
                &A::threads),
            {"aio.intra_op_parallelism", "aio.thread_count"}),
       key("activation_checkpointing.policy",
-          choice<schedule::Recompute>({{"auto", schedule::Recompute::kAuto},
+          choice<schedule::Recompute>({{"none", schedule::Recompute::kNone},
+                                       {"auto", schedule::Recompute::kAuto},
                                        {"every_layer", schedule::Recompute::kEveryLayer}}),
           "which layers run their forward again in backward. auto: all where weights are fetched "
-          "for each use, else those that the device has no room to keep",
+          "for each use, else those that the device has no room to keep; none is only for weights "
+          "that stay there",
           &C::zero_optimization, &schedule::Options::recompute),
       key("cpu_adam.threads", or_auto(integer<unsigned>(1, 4096)),
           "of the optimizer; auto: every core", &C::cpu_adam, &P::threads),

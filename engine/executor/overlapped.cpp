@@ -74,11 +74,13 @@ class Overlapped final : public Driver {
   /// An op whose handler has been called.
   struct Started {
     OpRef op;
-    Nanos begin;  // on a stream: no earlier than this
+    Nanos begin;  // no earlier than this
     Ticket ticket;
     std::exception_ptr error;
     bool reached = false;  // the stream has come to it, and it is in the lane's account
     std::exception_ptr wait() const { return error ? error : ticket.wait_error(); }
+    /// Once waited for: it may have queued behind others after its handler returned.
+    Nanos began() const { return std::max(begin, ticket.began()); }
   };
   struct Lane {
     Lane(Nanos now, std::size_t reasons) : account(now, reasons) {}
@@ -126,7 +128,7 @@ class Overlapped final : public Driver {
       const Started started = start(*op, begin, lock);
       std::exception_ptr error = started.wait();
       lock.lock();
-      complete(*op, begin, std::move(error));
+      complete(*op, started.began(), std::move(error));
     }
   }
 
@@ -158,19 +160,19 @@ class Overlapped final : public Driver {
       reach_oldest(lane);
       const Started done = std::move(own.enqueued.front());
       own.enqueued.pop_front();
-      complete(done.op, done.begin, std::move(error));
+      complete(done.op, done.began(), std::move(error));
       call_lanes();
     }
   }
 
-  /// The stream came to its oldest op when that was enqueued, when the one before it was done, or
-  /// when the last op of another stream that it waits for was.
+  /// The stream came to its oldest op when that was enqueued, when the one before it was done,
+  /// when the last op of another stream that it waits for was, or when the op's ticket says.
   void reach_oldest(LaneId lane) {
     Started& oldest = lanes_[lane].enqueued.front();
     if (oldest.reached) return;
     oldest.reached = true;
     oldest.begin =
-        std::max({oldest.begin, lanes_[lane].last_end, Nanos{board_.ready_since(oldest.op)}});
+        std::max({oldest.began(), lanes_[lane].last_end, Nanos{board_.ready_since(oldest.op)}});
     add_to_account(oldest.op, oldest.begin);
   }
 

@@ -18,15 +18,15 @@ void Ledger::reserve(Tier tier, MemoryTag tag, Bytes bytes) {
                            "this class of bytes to another tier",
                            name_of(tier), format_bytes(bytes), name_of(tag), format_bytes(free),
                            format_bytes(limit(tier)), name_of(tier)));
-  used_[static_cast<std::size_t>(tier)][static_cast<std::size_t>(tag)] += bytes;
+  used_[index(tier)][static_cast<std::size_t>(tag)] += bytes;
 }
 
 Bytes Ledger::used(Tier tier, MemoryTag tag) const {
-  return used_[static_cast<std::size_t>(tier)][static_cast<std::size_t>(tag)];
+  return used_[index(tier)][static_cast<std::size_t>(tag)];
 }
 
 Bytes Ledger::used(Tier tier) const {
-  const auto& row = used_[static_cast<std::size_t>(tier)];
+  const auto& row = used_[index(tier)];
   return std::accumulate(row.begin(), row.end(), Bytes{0});
 }
 
@@ -34,22 +34,21 @@ void Ledger::set_peaks(const prefetch::Pools& pools, const std::vector<MemoryTag
                        const std::vector<std::uint32_t>& slots) {
   peaks_ = {};
   for (std::size_t i = 0; i < pools.size(); ++i) {
-    peaks_[static_cast<std::size_t>(pools[i].tier)][static_cast<std::size_t>(tags[i])] +=
-        pools[i].slot * slots[i];
+    peaks_[index(pools[i].tier)][static_cast<std::size_t>(tags[i])] += pools[i].slot * slots[i];
   }
 }
 
 void Ledger::set_peak(Tier tier, MemoryTag tag, Bytes bytes) {
-  peaks_[static_cast<std::size_t>(tier)][static_cast<std::size_t>(tag)] = bytes;
+  peaks_[index(tier)][static_cast<std::size_t>(tag)] = bytes;
 }
 
 std::vector<Ledger::Entry> Ledger::entries() const {
   std::vector<Entry> entries;
-  for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
+  for (const Tier tier : prefetch::kTiers) {
     for (std::size_t i = 0; i < prefetch::kMemoryTags; ++i) {
       const auto tag = static_cast<MemoryTag>(i);
       if (used(tier, tag) == 0) continue;
-      entries.push_back({tier, tag, used(tier, tag), peaks_[static_cast<std::size_t>(tier)][i]});
+      entries.push_back({tier, tag, used(tier, tag), peaks_[index(tier)][i]});
     }
   }
   return entries;
@@ -66,7 +65,7 @@ std::string Ledger::peak_table() const {
 
 std::string Ledger::table() const {
   std::string text;
-  for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
+  for (const Tier tier : prefetch::kTiers) {
     if (used(tier) == 0) continue;
     text += fmt::format("{}{:<4} {} of {}:", text.empty() ? "" : "\n", name_of(tier),
                         format_bytes(used(tier)), format_bytes(limit(tier)));

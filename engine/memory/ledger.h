@@ -13,12 +13,10 @@
 
 namespace sluice::memory {
 
-inline constexpr std::size_t kTiers = 3;
-
 class Ledger {
  public:
   /// Limits by tier, in bytes.
-  explicit Ledger(const std::array<Bytes, kTiers>& limits) : limits_(limits) {}
+  explicit Ledger(const prefetch::BytesByTier& limits) : limits_(limits) {}
 
   /// Throws kBudget, with the tier, the class, asked and free, when the tier's limit would be
   /// exceeded.
@@ -26,7 +24,7 @@ class Ledger {
 
   Bytes used(prefetch::Tier tier) const;
   Bytes used(prefetch::Tier tier, prefetch::MemoryTag tag) const;
-  Bytes limit(prefetch::Tier tier) const { return limits_[static_cast<std::size_t>(tier)]; }
+  Bytes limit(prefetch::Tier tier) const { return limits_[index(tier)]; }
   /// One line per tier: "cpu  49.0 GiB of 64.0 GiB: parameters 15.0 GiB, optimizer state 34.0 GiB".
   std::string table() const;
 
@@ -48,9 +46,11 @@ class Ledger {
   std::string peak_table() const;
 
  private:
-  std::array<Bytes, kTiers> limits_;
-  std::array<std::array<Bytes, prefetch::kMemoryTags>, kTiers> peaks_{};
-  std::array<std::array<Bytes, prefetch::kMemoryTags>, kTiers> used_{};
+  using BytesByTag = std::array<Bytes, prefetch::kMemoryTags>;
+
+  prefetch::BytesByTier limits_;
+  std::array<BytesByTag, prefetch::kTiers.size()> peaks_{};
+  std::array<BytesByTag, prefetch::kTiers.size()> used_{};
 };
 
 }  // namespace sluice::memory

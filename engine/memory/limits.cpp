@@ -11,9 +11,9 @@
 namespace sluice::memory {
 namespace {
 
-constexpr std::size_t kGpu = static_cast<std::size_t>(prefetch::Tier::kGpu);
-constexpr std::size_t kCpu = static_cast<std::size_t>(prefetch::Tier::kCpu);
-constexpr std::size_t kNvme = static_cast<std::size_t>(prefetch::Tier::kNvme);
+constexpr std::size_t kGpu = index(prefetch::Tier::kGpu);
+constexpr std::size_t kCpu = index(prefetch::Tier::kCpu);
+constexpr std::size_t kNvme = index(prefetch::Tier::kNvme);
 
 Bytes part(double fraction, Bytes all) {
   return static_cast<Bytes>(fraction * static_cast<double>(all));
@@ -56,7 +56,12 @@ Bytes cpu_limit(const CpuTier& tier, const HostMemory& host) {
   return *size;
 }
 
+bool in_memory(const std::string& path) {
+  return nvme::filesystem_of(path).medium == nvme::Medium::kRam;
+}
+
 Bytes nvme_limit(const NvmeTier& tier) {
+  if (!tier.allow_ram_path && std::ranges::any_of(tier.paths, in_memory)) return 0;
   const Bytes free = nvme::free_bytes(tier.paths);
   const auto* size = std::get_if<Bytes>(&tier.limit);
   if (size == nullptr) return part(std::get<double>(tier.limit), free);

@@ -22,11 +22,12 @@ struct Machine {
 Machine this_machine();
 
 /// Bytes by tier.
-using Limits = std::array<Bytes, kTiers>;
+using Limits = prefetch::BytesByTier;
 
 /// gpu: of the device's memory; cpu: of what is available now, to the machine and to its cgroup;
-/// nvme: of the free bytes of the paths, each filesystem counted once. Before the needs are known,
-/// two fractions may count the same host memory (see the note).
+/// nvme: of the free bytes of the paths, each filesystem counted once; nothing when one of them is
+/// memory that may not be used. Before the needs are known, two fractions may count the same host
+/// memory (see the note).
 ///
 /// Throws  kBudget when a size is more than there is, or two are together
 Limits resolve_limits(const Options& options, const Machine& machine = this_machine());

@@ -7,7 +7,6 @@
 #include "engine/base/error.h"
 #include "engine/plan/slots.h"
 #include "engine/schedule/ops.h"
-#include "engine/zero/chunk.h"
 
 namespace sluice::plan {
 namespace {
@@ -21,20 +20,12 @@ constexpr std::array<Bytes, 5> kChunkSizes = {32_MiB, 16_MiB, 64_MiB, 8_MiB, 4_M
 /// More chunks than this only make the program longer.
 constexpr std::uint64_t kEnoughChunks = 2048;
 
-std::uint64_t chunks_of(const Setup& setup) {
-  std::uint64_t chunks = 0;
-  for (const auto& segment : setup.chunks) chunks += segment.size();
-  return chunks;
-}
-
 /// Slots per pool that the serial run of every program needs.
 Slots serial_slots(const Plan& plan) {
   const auto& pools = plan.catalog.pools;
   prefetch::Initialised initialised(*plan.catalog.residents);
   Slots slots(pools.size(), 0);
-  const Programs& p = plan.programs;
-  for (const auto& program : {p.init, p.step, p.evaluation, p.final}) {
-    if (!program) continue;
+  for (const auto& program : plan.programs.in_order()) {
     const auto minimum = prefetch::serial_minimum(*program, pools, plan.lanes, initialised);
     for (PoolId i = 0; i < slots.size(); ++i) slots[i] = std::max(slots[i], minimum.slots[i]);
   }
@@ -70,16 +61,6 @@ Plan write_draft(const Setup& setup, std::int64_t evaluation_batches) {
   return plan;
 }
 
-Setup with_chunks(const Setup& setup, Bytes sub_group_size) {
-  Setup cut = setup;
-  cut.homes.sub_group_size = sub_group_size;
-  const std::uint64_t chunk_elems = zero::chunk_elems(sub_group_size);
-  for (std::size_t s = 0; s < cut.chunks.size(); ++s) {
-    cut.chunks[s] = zero::make_chunks(cut.layouts[s].elems, chunk_elems);
-  }
-  return cut;
-}
-
 std::vector<Setup> chunk_choices(const Setup& setup) {
   if (setup.homes.sub_group_size) return {setup};
   std::vector<Setup> choices;
@@ -88,20 +69,20 @@ std::vector<Setup> chunk_choices(const Setup& setup) {
                         [&](const Setup& other) { return other.chunks == s.chunks; });
   };
   for (const Bytes size : kChunkSizes) {
-    Setup choice = with_chunks(setup, size);
-    if (chunks_of(choice) <= kEnoughChunks && is_new(choice)) choices.push_back(std::move(choice));
+    Setup choice = schedule::with_chunks(setup, size);
+    if (choice.chunk_count() <= kEnoughChunks && is_new(choice))
+      choices.push_back(std::move(choice));
   }
   if (choices.empty()) {
     choices.push_back(
-        with_chunks(setup, *std::max_element(kChunkSizes.begin(), kChunkSizes.end())));
+        schedule::with_chunks(setup, *std::max_element(kChunkSizes.begin(), kChunkSizes.end())));
   }
   return choices;
 }
 
 std::optional<Tier> short_tier(const Plan& draft, const Limits& limits) {
-  for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
-    const auto i = static_cast<std::size_t>(tier);
-    if (draft.minimum[i] > limits[i]) return tier;
+  for (const Tier tier : prefetch::kTiers) {
+    if (draft.minimum[index(tier)] > limits[index(tier)]) return tier;
   }
   return std::nullopt;
 }

@@ -12,9 +12,6 @@ namespace sluice::plan {
 /// are planned. Looks at no limits.
 Plan write_draft(const schedule::Setup& setup, std::int64_t evaluation_batches);
 
-/// The same setup with the optimizer's chunks cut anew.
-schedule::Setup with_chunks(const schedule::Setup& setup, Bytes sub_group_size);
-
 /// What `sub_group_size` may become, the one to prefer first: itself when it is given; for auto,
 /// sizes that cut this model differently and not into too many chunks.
 std::vector<schedule::Setup> chunk_choices(const schedule::Setup& setup);

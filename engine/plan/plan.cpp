@@ -16,8 +16,9 @@ using prefetch::PoolId;
 using prefetch::Tier;
 using schedule::Setup;
 
-/// Ops that may be simulated to choose one plan: two or three seconds.
-constexpr std::uint64_t kSimulatedOps = 1'000'000;
+/// Ops that may be simulated to choose one plan: a quarter of a minute, of which most models need
+/// two seconds.
+constexpr std::uint64_t kSimulatedOps = 20'000'000;
 /// A program longer than this is not simulated at all.
 constexpr std::uint64_t kLongestSimulated = 500'000;
 /// Another size of chunks must win by this much.
@@ -25,10 +26,6 @@ constexpr double kBetter = 0.99;
 /// Each plan is trimmed to within 1% of its best: less than this says nothing of two of them.
 constexpr double kAlike = 1.02;
 constexpr Bytes kOffer = 1_GiB;
-
-std::size_t index(Tier tier) {
-  return static_cast<std::size_t>(tier);
-}
 
 /// A draft and the slots that were chosen for it.
 struct Candidate {
@@ -51,7 +48,7 @@ std::vector<std::unique_ptr<Plan>> drafts(const Setup& setup, const Limits& limi
       fitting.push_back(std::move(draft));
     }
   }
-  if (fitting.empty()) throw refusal(*tight, *short_tier(*tight, limits), evaluation_batches);
+  if (fitting.empty()) throw refusal(*tight, evaluation_batches);
   return fitting;
 }
 
@@ -66,6 +63,17 @@ Candidate choose(std::vector<std::unique_ptr<Plan>> drafts, const Limits& limits
     if (!best || next.choice.seconds < best->choice.seconds * kBetter) best = std::move(next);
   }
   return std::move(*best);
+}
+
+/// With the first choice of chunks that fits, or with the last.
+Plan smallest_draft(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches) {
+  Plan draft;
+  for (const Setup& choice : chunk_choices(setup)) {
+    draft = write_draft(choice, evaluation_batches);
+    draft.limits = limits;
+    if (!short_tier(draft, limits)) break;
+  }
+  return draft;
 }
 
 /// The same plan with so many layers that keep their forward; null when it does not fit.
@@ -155,14 +163,24 @@ Forecast forecast(Candidate& candidate, const Setup& open, std::int64_t evaluati
 
 }  // namespace
 
+std::vector<std::shared_ptr<const prefetch::Program>> Programs::in_order() const {
+  if (!evaluation) return {init, step, final};
+  return {init, step, evaluation, final};
+}
+
 Limits require_minimum(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches) {
-  std::unique_ptr<Plan> draft;
-  for (const Setup& choice : chunk_choices(setup)) {
-    draft = std::make_unique<Plan>(write_draft(choice, evaluation_batches));
-    draft->limits = limits;
-    if (!short_tier(*draft, limits)) return draft->minimum;
+  const Plan draft = smallest_draft(setup, limits, evaluation_batches);
+  if (!short_tier(draft, limits)) return draft.minimum;
+  throw refusal(draft, evaluation_batches);
+}
+
+Limits require_any_placement(const Setup& setup, const Limits& limits,
+                             std::int64_t evaluation_batches) {
+  const Plan draft = smallest_draft(setup, limits, evaluation_batches);
+  if (!short_tier(draft, limits) || other_placement_fits(draft, evaluation_batches)) {
+    return draft.minimum;
   }
-  throw refusal(*draft, *short_tier(*draft, limits), evaluation_batches);
+  throw refusal(draft, evaluation_batches);
 }
 
 Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches,
@@ -177,9 +195,8 @@ Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation
   plan.planned = bytes_by_tier(plan.catalog.pools, chosen.choice.slots);
 
   prefetch::Initialised initialised(*plan.catalog.residents);
-  const Programs& p = plan.programs;
-  for (const auto& program : {p.init, p.step, p.evaluation, p.final}) {
-    if (program) prefetch::check(*program, plan.catalog.pools, plan.lanes, initialised);
+  for (const auto& program : plan.programs.in_order()) {
+    prefetch::check(*program, plan.catalog.pools, plan.lanes, initialised);
   }
   return plan;
 }

@@ -25,13 +25,17 @@
 namespace sluice::plan {
 
 /// Bytes that a run may use, by prefetch::Tier.
-using Limits = std::array<Bytes, 3>;
+using Limits = prefetch::BytesByTier;
 /// By pool.
 using Slots = std::vector<std::uint32_t>;
 
 struct Programs {
-  std::shared_ptr<const prefetch::Program> init, step, evaluation,
-      final;  ///< evaluation may be null
+  std::shared_ptr<const prefetch::Program> init, step;
+  std::shared_ptr<const prefetch::Program> evaluation;  ///< may be null
+  std::shared_ptr<const prefetch::Program> final;
+
+  /// Those that there are, as a run first meets them.
+  std::vector<std::shared_ptr<const prefetch::Program>> in_order() const;
 };
 
 /// What more memory of one tier would buy.
@@ -67,6 +71,11 @@ struct Plan {
 /// nothing.
 Limits require_minimum(const schedule::Setup& setup, const Limits& limits,
                        std::int64_t evaluation_batches);
+
+/// The same, but throws only when no other placement would fit either. For a setup whose workspace
+/// is not known yet: that is in every placement, so a refusal that names one that fits needs it.
+Limits require_any_placement(const schedule::Setup& setup, const Limits& limits,
+                             std::int64_t evaluation_batches);
 
 /// Throws  as require_minimum()
 Plan make_plan(const schedule::Setup& setup, const Limits& limits, std::int64_t evaluation_batches,

@@ -19,14 +19,11 @@ using schedule::ActivationHome;
 using schedule::GradientHome;
 using schedule::OptimizerHome;
 using schedule::ParamHome;
+using schedule::Recompute;
 using schedule::Setup;
 
 /// Chunks of a suggested placement where the file's own would be too large.
 constexpr Bytes kSmallChunk = 4_MiB;
-
-std::size_t index(Tier tier) {
-  return static_cast<std::size_t>(tier);
-}
 
 /// The bytes of this tier, by class: "parameters 1.0 GiB, activations 20.0 MiB".
 std::string classes(const Plan& draft, Tier tier) {
@@ -58,6 +55,7 @@ std::vector<Setup> alternatives(const Setup& setup) {
           other.homes.offload_gradient = gradient;
           other.homes.offload_optimizer = state;
           other.homes.offload_activation = activation;
+          if (other.homes.recompute == Recompute::kNone) other.homes.recompute = Recompute::kAuto;
           other.kept_layers = 0;
           all.push_back(std::move(other));
         }
@@ -114,6 +112,9 @@ std::string settings(const schedule::Options& from, const schedule::Options& to)
   differ("offload_gradient", from.offload_gradient, to.offload_gradient);
   differ("offload_optimizer", from.offload_optimizer, to.offload_optimizer);
   differ("offload_activation", from.offload_activation, to.offload_activation);
+  if (from.recompute != to.recompute) {
+    text += fmt::format("{}activation_checkpointing.policy: auto", text.empty() ? "set " : ", ");
+  }
   if (from.sub_group_size != to.sub_group_size) {
     text += fmt::format("{}zero_optimization.sub_group_size: {}MiB", text.empty() ? "set " : ", ",
                         *to.sub_group_size >> 20);
@@ -139,7 +140,7 @@ Search search(const Plan& draft, const Limits& limits, std::int64_t evaluation_b
   for (const Setup& other : alternatives(draft.setup)) {
     std::vector<Setup> cuts = {other};
     if (other.homes.sub_group_size.value_or(0) > kSmallChunk) {
-      cuts.push_back(with_chunks(other, kSmallChunk));
+      cuts.push_back(schedule::with_chunks(other, kSmallChunk));
     }
     for (const Setup& cut : cuts) {
       Plan plan = write_draft(cut, evaluation_batches);
@@ -158,7 +159,12 @@ Search search(const Plan& draft, const Limits& limits, std::int64_t evaluation_b
 
 }  // namespace
 
-Error refusal(const Plan& draft, Tier tier, std::int64_t evaluation_batches) {
+bool other_placement_fits(const Plan& draft, std::int64_t evaluation_batches) {
+  return search(draft, draft.limits, evaluation_batches).fitting.has_value();
+}
+
+Error refusal(const Plan& draft, std::int64_t evaluation_batches) {
+  const Tier tier = *short_tier(draft, draft.limits);
   const Bytes need = draft.minimum[index(tier)];
   const Bytes have = draft.limits[index(tier)];
   std::string text = fmt::format(
@@ -166,14 +172,16 @@ Error refusal(const Plan& draft, Tier tier, std::int64_t evaluation_batches) {
       "({} B) short; raise the limit",
       name_of(tier), format_bytes(need), classes(draft, tier), name_of(tier), format_bytes(have),
       format_bytes(need - have), need - have);
+  for (const Tier other : prefetch::kTiers) {
+    const std::size_t i = index(other);
+    if (other == tier || draft.minimum[i] <= draft.limits[i]) continue;
+    text += fmt::format(" (tiers.{}.limit too, by {})", name_of(other),
+                        format_bytes(draft.minimum[i] - draft.limits[i]));
+  }
   const Search found = search(draft, draft.limits, evaluation_batches);
   if (found.fitting) {
-    // Before it is measured, the workspace is not in these numbers.
-    const bool measured = draft.setup.workspace > 0;
-    return {Errc::kBudget,
-            fmt::format("{}, or {}, which fits{}", text,
-                        settings(draft.setup.homes, found.fitting->setup.homes),
-                        measured ? "" : " but for the workspace, measured after this")};
+    return {Errc::kBudget, fmt::format("{}, or {}, which fits", text,
+                                       settings(draft.setup.homes, found.fitting->setup.homes))};
   }
   text += fmt::format(", or {}; no placement fits", other_advice(tier));
   const std::string nearest = settings(draft.setup.homes, found.smallest.setup.homes);

@@ -6,8 +6,12 @@
 
 namespace sluice::plan {
 
-/// kBudget: what the tier needs, by class of bytes, what it has, and the settings of the placement
-/// that fits every tier with the least traffic; or, when none does, what the smallest one lacks.
-Error refusal(const Plan& draft, prefetch::Tier tier, std::int64_t evaluation_batches);
+/// kBudget, of a draft that some tier cannot hold: what the tier needs, by class of bytes, what it
+/// has, and the settings of the placement that fits every tier with the least traffic; or, when
+/// none does, what the smallest one lacks.
+Error refusal(const Plan& draft, std::int64_t evaluation_batches);
+
+/// Another placement of the same step fits the draft's limits.
+bool other_placement_fits(const Plan& draft, std::int64_t evaluation_batches);
 
 }  // namespace sluice::plan

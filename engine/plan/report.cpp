@@ -11,8 +11,8 @@ using prefetch::Tier;
 
 std::string tiers(const Plan& plan) {
   std::string text;
-  for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
-    const auto i = static_cast<std::size_t>(tier);
+  for (const Tier tier : prefetch::kTiers) {
+    const std::size_t i = index(tier);
     if (plan.planned[i] == 0) continue;
     text += fmt::format("{}{:<4} tier: serial minimum {}, planned {} of {}",
                         text.empty() ? "" : "\n", name_of(tier), format_bytes(plan.minimum[i]),

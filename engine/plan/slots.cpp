@@ -15,10 +15,6 @@ constexpr double kSlack = 0.01;
 /// With fewer trials than this, what is found is no better than the share of each pool.
 constexpr std::uint64_t kFewestTrials = 24;
 
-std::size_t index(prefetch::Tier tier) {
-  return static_cast<std::size_t>(tier);
-}
-
 bool fits(const Limits& bytes, const Limits& limits) {
   for (std::size_t tier = 0; tier < bytes.size(); ++tier) {
     if (bytes[tier] > limits[tier]) return false;

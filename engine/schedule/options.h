@@ -16,6 +16,7 @@ enum class ActivationHome : std::uint8_t { kNone, kCpu, kNvme };
 
 /// Which layers run their forward again in backward.
 enum class Recompute : std::uint8_t {
+  kNone,  ///< for weights that stay on the device
   kAuto,  ///< all where weights are fetched; else those that the device has no room to keep
   kEveryLayer
 };

@@ -8,6 +8,12 @@
 
 namespace sluice::schedule {
 
+std::uint64_t Setup::chunk_count() const {
+  std::uint64_t count = 0;
+  for (const auto& segment : chunks) count += segment.size();
+  return count;
+}
+
 Setup make_setup(shape::Model model, const Options& homes) {
   Setup setup;
   setup.homes = homes;
@@ -20,9 +26,18 @@ Setup make_setup(shape::Model model, const Options& homes) {
                   chunks, format_bytes(chunk_elems * zero::kStateBytesPerElem), kMaxChunks));
   for (const shape::Segment& segment : model.segments) {
     setup.layouts.push_back(zero::make_layout(segment));
-    setup.chunks.push_back(zero::make_chunks(setup.layouts.back().elems, chunk_elems));
   }
+  if (homes.recompute == Recompute::kNone) setup.kept_layers = model.decoder.layers;
   setup.model = std::move(model);
+  return with_chunks(std::move(setup), homes.sub_group_size);
+}
+
+Setup with_chunks(Setup setup, std::optional<Bytes> sub_group_size) {
+  setup.homes.sub_group_size = sub_group_size;
+  setup.chunks.clear();
+  for (const zero::Layout& layout : setup.layouts) {
+    setup.chunks.push_back(zero::make_chunks(layout.elems, zero::chunk_elems(sub_group_size)));
+  }
   return setup;
 }
 

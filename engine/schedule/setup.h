@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/base/dtype.h"
@@ -35,6 +36,7 @@ struct Setup {
   std::int64_t kept_layers = 0;    ///< so many, from the last, keep their forward for backward
   Bytes workspace = 0;             ///< of the compute lane
 
+  std::uint64_t chunk_count() const;
   std::int64_t tokens_per_step() const { return micro_batch * seq_len * micro_batches; }
   std::uint64_t segment_elems(int segment) const {
     return layouts[static_cast<std::size_t>(segment)].elems;
@@ -52,8 +54,13 @@ struct Setup {
   bool saves_activations_on_host() const {
     return homes.offload_activation != ActivationHome::kNone && sharing == Sharing::kSeparate;
   }
+  bool uses_nvme() const {
+    return homes.offload_param == ParamHome::kNvme ||
+           homes.offload_optimizer == OptimizerHome::kNvme ||
+           homes.offload_activation == ActivationHome::kNvme;
+  }
   /// A layer whose weights are there anyway can keep its forward instead of running it again.
-  bool may_keep() const { return homes.recompute == Recompute::kAuto && !streams_params(); }
+  bool may_keep() const { return homes.recompute != Recompute::kEveryLayer && !streams_params(); }
   /// The block is one of the kept layers. The last block is the head.
   bool keeps(int block) const {
     const auto blocks = static_cast<std::int64_t>(model.blocks.size());
@@ -69,5 +76,8 @@ inline constexpr std::uint64_t kMaxForwards = 1 << 20;
 /// Cuts the model and fills in what follows from it. `sub_group_size` is taken from the homes.
 /// Throws kBudget when that makes more than kMaxChunks chunks.
 Setup make_setup(shape::Model model, const Options& homes);
+
+/// The same with the optimizer's chunks cut anew.
+Setup with_chunks(Setup setup, std::optional<Bytes> sub_group_size);
 
 }  // namespace sluice::schedule

@@ -54,20 +54,19 @@ void* malloc_aligned(Bytes n) {
 // Addresses without memory. Pages are made accessible as the arenas grow into them, so this works
 // where the kernel does not overcommit.
 struct Workspace::Reservation {
-  static constexpr Bytes kSize = 256_GiB;
-  static constexpr Bytes kSide = 16_GiB;
   static constexpr Bytes kCommit = 64_MiB;
 
-  Reservation() {
-    void* p = mmap(nullptr, kSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  /// Half for each arena.
+  explicit Reservation(Bytes arena) : size(2 * round_up(arena, kCommit)) {
+    void* p = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     SLUICE_CHECK(p != MAP_FAILED, kEnv,
                  fmt::format("workspace: the system refused {} of addresses to measure ops in "
                              "({}); raise `ulimit -v`",
-                             format_bytes(kSize), std::strerror(errno)));
+                             format_bytes(size), std::strerror(errno)));
     base = static_cast<std::byte*>(p);
   }
   Reservation(Reservation&&) = delete;
-  ~Reservation() { munmap(base, kSize); }
+  ~Reservation() { munmap(base, size); }
 
   // Makes [begin, begin + used) readable and writable, given that [begin, begin + committed) is.
   void commit(std::byte* begin, Bytes& committed, Bytes used) const {
@@ -80,6 +79,7 @@ struct Workspace::Reservation {
     committed = wanted;
   }
 
+  const Bytes size;
   std::byte* base = nullptr;
   Bytes main_committed = 0;
   Bytes side_committed = 0;
@@ -98,17 +98,17 @@ Workspace::Workspace(std::span<std::byte> memory, Bytes side)
   enlist(this);
 }
 
-Workspace::Workspace(std::unique_ptr<Reservation> reservation)
+Workspace::Workspace(std::unique_ptr<Reservation> reservation, Bytes most)
     : reservation_(std::move(reservation)),
       base_(reservation_->base),
-      main_(Reservation::kSize - Reservation::kSide),
-      side_base_(base_ + main_.capacity()),
-      side_(Reservation::kSide) {
+      main_(most),
+      side_base_(base_ + reservation_->size / 2),
+      side_(most) {
   enlist(this);
 }
 
-Workspace Workspace::unbounded() {
-  return Workspace(std::make_unique<Reservation>());
+Workspace Workspace::measuring(Bytes most) {
+  return {std::make_unique<Reservation>(most), most};
 }
 
 Workspace::~Workspace() {
@@ -135,9 +135,11 @@ void* Workspace::take_main(Bytes n, std::string_view op) {
   const auto offset = main_.take(n);
   SLUICE_CHECK(
       offset, kBudget,
-      fmt::format("op {}: asked {} of its workspace, {} free of {} (in pieces); raise "
-                  "tiers.gpu.limit or lower train.train_micro_batch_size_per_gpu",
-                  op, format_bytes(n), format_bytes(main_.free()), format_bytes(main_.capacity())));
+      fmt::format(
+          "op {}: asked {} of its workspace, {} free of {} (in pieces){} lower "
+          "train.train_micro_batch_size_per_gpu or data.seq_len",
+          op, format_bytes(n), format_bytes(main_.free()), format_bytes(main_.capacity()),
+          reservation_ ? ", all that this machine has for it:" : "; raise tiers.gpu.limit, or"));
   if (reservation_) {
     try {
       reservation_->commit(base_, reservation_->main_committed, main_.peak());

@@ -25,17 +25,18 @@ struct Usage {
 /// One range of memory for everything that LibTorch allocates inside an op. The thread of the op
 /// has the main arena to itself; OpenMP workers share a small side arena behind a lock.
 ///
-/// Owns    not the memory (`unbounded()` owns an address range); it must outlive every tensor in it
+/// Owns    not the memory (`measuring()` owns an address range); it must outlive every tensor in it
 /// Thread  one op at a time in the whole process (see OpScope); memory may be freed on any thread
 class Workspace {
  public:
   /// The last `side` bytes of `memory` are the side arena. Throws kLogic when `memory` is not
   /// aligned to Arena::kStep or smaller than `side`.
   Workspace(std::span<std::byte> memory, Bytes side);
-  /// A workspace over a large range of addresses whose pages are only made when they are used: to
-  /// measure what an op needs. Run the op in it, then read peak(); the same op fits a workspace of
-  /// `peak().main` bytes exactly, at the same offsets. Throws kEnv when the system refuses.
-  static Workspace unbounded();
+  /// A workspace over a range of addresses whose pages are only made when they are used, to measure
+  /// what an op needs, up to `most`. Run the op in it, then read peak(); the same op fits a
+  /// workspace of `peak().main` bytes exactly, at the same offsets. Throws kEnv when the system
+  /// refuses.
+  static Workspace measuring(Bytes most);
 
   ~Workspace();
   Workspace(Workspace&&) = delete;
@@ -46,7 +47,7 @@ class Workspace {
   friend class OpScope;
   friend class Routes;
   struct Reservation;
-  explicit Workspace(std::unique_ptr<Reservation> reservation);
+  Workspace(std::unique_ptr<Reservation> reservation, Bytes most);
 
   bool contains(const void* p) const;
   void* take_main(Bytes n, std::string_view op);

@@ -18,6 +18,7 @@
 #include "gpu/memory.h"
 #include "gpu/stream.h"
 #include "nvme/file.h"
+#include "nvme/filesystem.h"
 #include "nvme/io_queue.h"
 
 namespace sluice::train {
@@ -77,16 +78,10 @@ HostRates host_rates(const cpu_adam::Options& options) {
   return {28 * elems / update_s, 8 * elems / sum_s, optimizer.threads()};
 }
 
-fs::path nearest_folder(fs::path path) {
-  path = fs::absolute(path);
-  while (!fs::is_directory(path) && path.has_relative_path()) path = path.parent_path();
-  return path;
-}
-
 /// A file without a name, as the run would open its own.
 nvme::File open_probe(const std::string& folder, nvme::Direct direct) {
   const std::string path =
-      (nearest_folder(folder) / fmt::format(".sluice-{}", ::getpid())).string();
+      (fs::path(nvme::nearest_existing(folder)) / fmt::format(".sluice-{}", ::getpid())).string();
   const auto open = [&](nvme::Caching caching) {
     nvme::File file = nvme::File::open(path, nvme::Access::kCreateNew, caching);
     file.unlink();
@@ -154,12 +149,6 @@ DriveRates drive_rates(const memory::NvmeTier& nvme, const nvme::Options& aio) {
   }
 }
 
-bool uses_drives(const schedule::Options& homes) {
-  return homes.offload_param == schedule::ParamHome::kNvme ||
-         homes.offload_optimizer == schedule::OptimizerHome::kNvme ||
-         homes.offload_activation == schedule::ActivationHome::kNvme;
-}
-
 }  // namespace
 
 plan::Rates calibrate(const schedule::Setup& setup, const Numbers& numbers,
@@ -173,7 +162,7 @@ plan::Rates calibrate(const schedule::Setup& setup, const Numbers& numbers,
   rates.adam = host.adam;
   rates.sums = host.sums;
   if (setup.sharing == schedule::Sharing::kSeparate) rates.copy = copy_rate();
-  if (uses_drives(setup.homes)) {
+  if (setup.uses_nvme()) {
     const DriveRates drives = drive_rates(nvme, aio);
     rates.nvme_read = drives.read;
     rates.nvme_write = drives.write;

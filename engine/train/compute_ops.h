@@ -40,10 +40,11 @@ struct Measured {
   std::map<schedule::OpId, double> seconds;  ///< of one op of each kind
 };
 
-/// Each op is run on scratch memory, in an arena without a limit; a short one three times, because
-/// a first run pays for more than itself.
+/// Each op is run on scratch memory, with a workspace of up to `most`; a short one three times,
+/// because a first run pays for more than itself.
 ///
 /// Thread  the compute stream's, with its number of threads set
-Measured measure_ops(const schedule::Setup& setup, const Numbers& numbers);
+/// Throws  kBudget when an op needs more
+Measured measure_ops(const schedule::Setup& setup, const Numbers& numbers, Bytes most);
 
 }  // namespace sluice::train

@@ -57,7 +57,7 @@ struct Session::Machine {
   }
 
   static std::optional<nvme::Store> open_store(const Session& s) {
-    const Bytes bytes = s.plan_.planned[static_cast<std::size_t>(Tier::kNvme)];
+    const Bytes bytes = s.plan_.planned[index(Tier::kNvme)];
     if (bytes == 0) return std::nullopt;
     std::unique_ptr<nvme::IoQueue> queue;
     if (s.job_.hooks.wrap_queue) {
@@ -134,7 +134,7 @@ class Session::Loop {
     append(s_.plan_.programs.init, {});
     settle(0);  // the clock of the first step starts when the weights stand
     for (std::int64_t step = 0; step < s_.steps_; ++step) {
-      if (s_.job_.stop != nullptr && *s_.job_.stop > 0) {
+      if (stopping()) {
         settle(0);
         if (profile_) profile_->write();
         return Outcome::kStopped;
@@ -153,6 +153,8 @@ class Session::Loop {
   }
 
  private:
+  bool stopping() const { return s_.job_.stop != nullptr && *s_.job_.stop > 0; }
+
   bool evaluates(std::int64_t step) const {
     if (!s_.plan_.programs.evaluation) return false;
     const std::int64_t every = s_.job_.eval.every;
@@ -234,7 +236,7 @@ class Session::Loop {
   }
 
   void report() {
-    if (pending_->step == s_.steps_) {
+    if (pending_->step == s_.steps_ || stopping()) {
       m_.note_workspace();
       for (const memory::Ledger::Entry& entry : m_.ledger.entries()) {
         pending_->memory.push_back({std::string(name_of(entry.tier)),

@@ -100,8 +100,8 @@ double seconds_of(ComputeOps& ops, const OpBytes& op) {
 
 }  // namespace
 
-Measured measure_ops(const Setup& setup, const Numbers& numbers) {
-  tensor::Workspace arena = tensor::Workspace::unbounded();
+Measured measure_ops(const Setup& setup, const Numbers& numbers, Bytes most) {
+  tensor::Workspace arena = tensor::Workspace::measuring(most);
   ComputeOps ops(setup, numbers, arena);
   Measured measured;
   bool layer_done = false;  // all layers have one shape

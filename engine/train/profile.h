@@ -3,8 +3,7 @@
 ///
 /// A lane that runs several ops at once has a row for each. Times are microseconds; an event's
 /// `args` say which piece of the model it is about, how long before it could have begun, and what
-/// it waited for last. Copies of one direction share a link: two in flight overlap here, and take
-/// turns there.
+/// it waited for last.
 ///
 /// Thread  one; write() leaves the file to a thread of its own, which the destructor joins
 #pragma once

@@ -53,6 +53,10 @@ schedule::Setup write_setup(const Job& job) {
   setup.micro_batch = *job.train.train_micro_batch_size_per_gpu;
   setup.seq_len = job.data.seq_len;
   setup.micro_batches = *job.train.gradient_accumulation_steps;
+  SLUICE_CHECK(setup.homes.recompute != schedule::Recompute::kNone || setup.may_keep(), kConfig,
+               "activation_checkpointing.policy: none keeps what every layer's forward computed, "
+               "for which its weights must stay on the device: set "
+               "zero_optimization.offload_param.device: none, or policy: auto");
   return setup;
 }
 
@@ -67,6 +71,14 @@ Numbers choose_numbers(const Job& job, const schedule::Setup& setup) {
 
 /// Room for what a run writes beside its weights: log, metrics, config.json.
 constexpr Bytes kSmallFiles = 1_MiB;
+
+/// Of the workspace: what there is beside the buffers of an op, which lie in the smallest plan too.
+/// More than the tier's limit, so that a refusal can say how much it lacks.
+Bytes most_to_measure(const plan::Limits& minimum, const memory::Machine& machine) {
+  const Bytes all = machine.device.unified ? machine.host.available : machine.device.memory;
+  const Bytes buffers = minimum[index(prefetch::Tier::kGpu)] + minimum[index(prefetch::Tier::kCpu)];
+  return all - std::min(buffers, all);
+}
 
 /// OpenMP workers allocate in no fixed order, so their arena has room for twice what was seen.
 Bytes side_arena(const tensor::Usage& usage) {
@@ -91,16 +103,15 @@ Session::Session(const Job& job)
   if (job_.tiers.nvme.paths.empty()) {
     job_.tiers.nvme.paths = {(std::filesystem::path(job_.folder) / "nvme").string()};
   }
+  if (setup_.uses_nvme()) check_nvme(0);
   const memory::Machine machine = memory::this_machine();
   plan::Limits limits = memory::resolve_limits(job_.tiers, machine);
-  // Measuring takes real memory: what would not fit even without a workspace is refused before.
-  plan::Limits minimum = plan::require_minimum(setup_, limits, evaluation_batches());
-  check_disks(minimum[static_cast<std::size_t>(prefetch::Tier::kNvme)]);
-  tensor::install_allocator();
-  const Measured measured = measure();
+  const plan::Limits without = plan::require_any_placement(setup_, limits, evaluation_batches());
+  const Measured measured = measure(most_to_measure(without, machine));
   workspace_ = measured.workspace;
   setup_.workspace = round_up(workspace_.main, kAlignment) + side_arena(workspace_);
-  minimum[static_cast<std::size_t>(prefetch::Tier::kGpu)] += setup_.workspace;
+  const plan::Limits minimum = plan::require_minimum(setup_, limits, evaluation_batches());
+  check_disks(minimum[index(prefetch::Tier::kNvme)]);
   limits = memory::share_host_memory(limits, minimum, job_.tiers, machine);
   const plan::Rates rates = job_.rates ? *job_.rates
                                        : calibrate(setup_, numbers_, measured.seconds,
@@ -108,18 +119,19 @@ Session::Session(const Job& job)
   plan_ = plan::make_plan(setup_, limits, evaluation_batches(),
                           plan::cost_model(rates, schedule::make_lanes()));
   setup_ = plan_.setup;
-  check_disks(plan_.planned[static_cast<std::size_t>(prefetch::Tier::kNvme)]);
+  check_disks(plan_.planned[index(prefetch::Tier::kNvme)]);
 }
 
 Session::~Session() = default;
 
-Measured Session::measure() {
+Measured Session::measure(Bytes most) {
+  tensor::install_allocator();
   Measured measured;
   compute_
       .run([&] {
         tensor::set_deterministic();
         tensor::set_compute_threads(numbers_.threads);
-        measured = measure_ops(setup_, numbers_);
+        measured = measure_ops(setup_, numbers_, most);
       })
       .ticket()
       .wait();
@@ -127,12 +139,15 @@ Measured Session::measure() {
 }
 
 /// What would be refused when the files are made, found before there is anything to remove.
+void Session::check_nvme(Bytes stored) const {
+  const auto& tier = job_.tiers.nvme;
+  nvme::check_folders(tier.paths, stored,
+                      tier.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo);
+}
+
 void Session::check_disks(Bytes stored) const {
   const auto& tier = job_.tiers.nvme;
-  if (stored > 0) {
-    nvme::check_folders(tier.paths, stored,
-                        tier.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo);
-  }
+  if (stored > 0) check_nvme(stored);
   const Bytes weights = setup_.model.parameters() * size_of(job_.final_dtype);
   const nvme::Filesystem disk = nvme::filesystem_of(job_.folder);
   const bool shared = stored > 0 && std::ranges::all_of(tier.paths, [&](const std::string& path) {
@@ -162,10 +177,8 @@ std::int64_t Session::evaluation_samples() const {
 }
 
 std::string Session::report() const {
-  std::size_t chunks = 0;
   Bytes largest = 0;  // state of a chunk
   for (const auto& segment : setup_.chunks) {
-    chunks += segment.size();
     for (const auto& chunk : segment) {
       largest = std::max(largest, chunk.elems * zero::kStateBytesPerElem);
     }
@@ -174,9 +187,10 @@ std::string Session::report() const {
       "model: {} parameters in {} segments, {} chunks of the optimizer, up to {} of state\n"
       "step: {} x {} sequences of {} tokens, {} in all, {} steps\n"
       "workspace: {} measured, {} for workers\n{}",
-      setup_.model.parameters(), setup_.model.segments.size(), chunks, format_bytes(largest),
-      setup_.micro_batches, setup_.micro_batch, setup_.seq_len, setup_.tokens_per_step(), steps_,
-      format_bytes(workspace_.main), format_bytes(side_arena(workspace_)), plan::report(plan_));
+      setup_.model.parameters(), setup_.model.segments.size(), setup_.chunk_count(),
+      format_bytes(largest), setup_.micro_batches, setup_.micro_batch, setup_.seq_len,
+      setup_.tokens_per_step(), steps_, format_bytes(workspace_.main),
+      format_bytes(side_arena(workspace_)), plan::report(plan_));
 }
 
 }  // namespace sluice::train

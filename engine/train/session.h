@@ -47,9 +47,10 @@ class Session {
  private:
   struct Machine;
   class Loop;
-  Measured measure();
+  Measured measure(Bytes most);
   std::int64_t evaluation_batches() const;
-  void check_disks(Bytes stored) const;  // bytes of the nvme tier
+  void check_nvme(Bytes stored) const;   // bytes of the nvme tier
+  void check_disks(Bytes stored) const;  // the same, and what else the run writes
 
   Job job_;
   data::Dataset train_;

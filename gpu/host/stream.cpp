@@ -92,6 +92,7 @@ struct Stream::State {
     while (auto item = next()) {
       if (auto failed = item->after.wait_error(); failed && !error) error = failed;
       if (item->work && !error) {
+        item->done.begin();
         try {
           item->work();
         } catch (...) {

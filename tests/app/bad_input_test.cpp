@@ -98,6 +98,19 @@ TEST_F(BadInput, AModelThatDoesNotFitSaysWhichTierAndBytesAndByHowMuch) {
                          {"nvme tier", "optimizer state", "tiers.nvme.limit", "short"});
 }
 
+/// The sequence is long, the weights are small: all but what the ops need beside it would fit.
+TEST_F(BadInput, AWorkspaceThatDoesNotFitIsRefusedWithAllThatItLacks) {
+  write_tokens(std::vector<std::uint16_t>(9000, 7));
+  expect_refused_at_once(train("data.seq_len=4096 model.config.n_positions=4096 "
+                               "tiers.gpu.limit=2500KiB"),
+                         kDoesNotFit, {"gpu tier", "workspace 9.", "MiB", "short", "data.seq_len"});
+}
+
+TEST_F(BadInput, KeepingEveryLayerNeedsItsWeightsOnTheDevice) {
+  expect_refused_at_once(train("activation_checkpointing.policy=none tiers.gpu.unified=false"),
+                         kConfig, {"policy: none", "offload_param.device: none"});
+}
+
 TEST_F(BadInput, ATierBeyondWhatThereIsIsRefused) {
   expect_refused_at_once(train("tiers.cpu.limit=900TiB"), kDoesNotFit,
                          {"tiers.cpu.limit is 900.0 TiB", "available", "lower it"});

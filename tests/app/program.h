@@ -4,16 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
+
+#include "tests/support/temp_folder.h"
 
 namespace sluice::app {
 
@@ -55,20 +54,14 @@ struct Ending {
 class ProgramTest : public testing::Test {
  protected:
   ProgramTest() {
-    std::string name = (fs::temp_directory_path() / "sluice-test-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
     write("run.yaml", kRunFile);
     std::vector<std::uint16_t> tokens(4000);
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint16_t>(i % 50);
     write_tokens(tokens);
   }
-  ~ProgramTest() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
 
   void write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
+    temp_folder_.write(name, text);
   }
   void write_tokens(const std::vector<std::uint16_t>& tokens) const {
     write("tokens.bin", {reinterpret_cast<const char*>(tokens.data()), 2 * tokens.size()});
@@ -124,7 +117,8 @@ class ProgramTest : public testing::Test {
     EXPECT_FALSE(exists("runs"));
   }
 
-  fs::path folder_;
+  const test::TempFolder temp_folder_;
+  const fs::path folder_ = temp_folder_.path();
 };
 
 /// A run of many steps; `then` happens after its first one.

@@ -1,7 +1,6 @@
 /// Runs that begin beside others and end before their time: by a signal, by kill -9.
 
 #include <csignal>
-#include <iterator>
 
 #include "tests/app/program.h"
 
@@ -17,10 +16,7 @@ constexpr int kTerminated = 128 + SIGTERM;
 
 class StartAndStop : public ProgramTest {
  protected:
-  std::string text_of(const std::string& name) const {
-    std::ifstream file(folder_ / name);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string text_of(const std::string& name) const { return temp_folder_.read(name); }
   /// Signals must reach the program itself, and a shell's background jobs ignore Ctrl-C.
   Ending bare_shell(const std::string& script) const {
     return shell("sluice=\"env --default-signal=INT ${sluice#timeout 300}\"\n" + script);
@@ -33,7 +29,10 @@ TEST_F(StartAndStop, ASignalEndsTheRunAfterTheStepsUnderWay) {
     EXPECT_EQ(ending.code, code) << ending.said;
     EXPECT_THAT(ending.said, HasSubstr(std::string("stopped by SIG") + name + " after step "));
     EXPECT_THAT(text_of("runs/run/train.log"), HasSubstr("stopped by SIG"));
-    EXPECT_TRUE(text_of("runs/run/metrics.jsonl").ends_with("}\n"));
+    const std::string metrics = text_of("runs/run/metrics.jsonl");
+    EXPECT_TRUE(metrics.ends_with("}\n"));
+    EXPECT_THAT(metrics.substr(metrics.rfind('\n', metrics.size() - 2) + 1),
+                HasSubstr("\"memory\""));
     expect_nothing_half_written();
     fs::remove_all(folder_ / "runs");
   }

@@ -3,12 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
-#include "engine/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice {
 namespace {
@@ -17,11 +15,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 /// One test, because the log is the process's: what was said before there was a file comes first.
 TEST(Log, SendsLinesWhereTheyBelongAndKeepsEarlyWarningsForTheFile) {
   testing::internal::CaptureStdout();
@@ -29,17 +22,15 @@ TEST(Log, SendsLinesWhereTheyBelongAndKeepsEarlyWarningsForTheFile) {
   log::info("early line");
   log::warning("early warning");
   log::debug("not asked for");
-  const auto path = std::filesystem::path(testing::TempDir()) / "sluice-log-test.log";
-  std::filesystem::remove(path);
-  log::to_file(path);
+  const test::TempFolder folder;
+  log::to_file(folder / "train.log");
   log::info("later line");
   log::error("later error {}");
   const std::string out = testing::internal::GetCapturedStdout();
   const std::string err = testing::internal::GetCapturedStderr();
   EXPECT_EQ(out, "early line\nlater line\n");
   EXPECT_EQ(err, "warning: early warning\nerror: later error {}\n");
-  const std::string file = text_of(path);
-  std::filesystem::remove(path);
+  const std::string file = folder.read("train.log");
   EXPECT_THAT(file, AllOf(HasSubstr(" W warning: early warning\n"), HasSubstr(" I later line\n"),
                           HasSubstr(" E error: later error {}\n"), Not(HasSubstr("early line")),
                           Not(HasSubstr("not asked for"))));
@@ -63,13 +54,8 @@ TEST(Log, AStatusStaysBelowTheLinesThatCome) {
 }
 
 TEST(Log, AFileThatCannotBeOpenedIsAnError) {
-  try {
-    log::to_file("/proc/nowhere/train.log");
-    FAIL() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, Errc::kIo);
-    EXPECT_THAT(error.what(), HasSubstr("/proc/nowhere/train.log"));
-  }
+  test::expect_error(Errc::kIo, {"/proc/nowhere/train.log"},
+                     [] { log::to_file("/proc/nowhere/train.log"); });
 }
 
 }  // namespace

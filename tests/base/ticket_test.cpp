@@ -37,6 +37,23 @@ TEST(Ticket, KeepsWhatTheWorkNeedsUntilItIsDone) {
   EXPECT_TRUE(watch.expired());
 }
 
+TEST(Ticket, SaysWhenTheWorkBeganOnceItIsDone) {
+  TicketSource told;
+  TicketSource untold;
+  const Ticket began = told.ticket();
+  const Ticket unknown = untold.ticket();
+  const Nanos before = now_ns();
+  told.begin();
+  const Nanos after = now_ns();
+  EXPECT_EQ(began.began(), 0);
+  told.finish();
+  untold.finish();
+  EXPECT_GE(began.began(), before);
+  EXPECT_LE(began.began(), after);
+  EXPECT_EQ(unknown.began(), 0);
+  EXPECT_EQ(Ticket().began(), 0);
+}
+
 TEST(Ticket, ADroppedSourceFailsInsteadOfHanging) {
   std::optional<TicketSource> source(std::in_place);
   const Ticket ticket = source->ticket();

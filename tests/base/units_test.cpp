@@ -4,6 +4,7 @@
 
 #include "engine/base/dtype.h"
 #include "engine/base/error.h"
+#include "tests/support/errors.h"
 
 namespace sluice {
 namespace {
@@ -17,13 +18,7 @@ TEST(Units, ReadsEverySpellingOfASize) {
 }
 
 TEST(Units, RefusesABareNumberAndShowsTheRightSpelling) {
-  try {
-    parse_bytes("1e9");
-    FAIL() << "a bare number was taken";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code, Errc::kConfig);
-    EXPECT_NE(std::string(e.what()).find("DeepSpeed counts elements"), std::string::npos);
-  }
+  test::expect_error(Errc::kConfig, {"DeepSpeed counts elements"}, [] { parse_bytes("1e9"); });
 }
 
 TEST(Units, RefusesWhatIsNoSize) {

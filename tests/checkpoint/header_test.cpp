@@ -1,10 +1,14 @@
 #include "engine/checkpoint/header.h"
 
+#include <gtest/gtest.h>
+
 #include "engine/checkpoint/index.h"
-#include "tests/checkpoint/scratch.h"
+#include "tests/support/errors.h"
 
 namespace sluice::checkpoint {
 namespace {
+
+using test::expect_error;
 
 void expect_refused(const std::string& json, Bytes data, const std::string& reason) {
   expect_error(Errc::kFormat, {"m.safetensors", reason},

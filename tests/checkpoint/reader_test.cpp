@@ -1,15 +1,21 @@
 #include "engine/checkpoint/reader.h"
 
+#include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <cstring>
+#include <filesystem>
 
 #include "engine/checkpoint/index.h"
 #include "engine/checkpoint/safetensors.h"
-#include "tests/checkpoint/scratch.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::checkpoint {
 namespace {
+
+using test::expect_error;
+using test::TempFolder;
 
 std::string file_of(const std::vector<Entry>& entries, std::size_t data_bytes) {
   std::string bytes = make_header(entries);
@@ -22,12 +28,12 @@ void expect_unreadable(const std::filesystem::path& path, const std::string& rea
 }
 
 TEST(Reader, ReadsPartsOfATensor) {
-  const Scratch scratch;
+  const TempFolder folder;
   const std::vector<float> values = {1.0F, -2.0F, 3.5F, 1e30F};
   std::string bytes = make_header({{"a", "F32", {2, 2}, 0, 16}});
   bytes.append(reinterpret_cast<const char*>(values.data()), 16);
-  spit(scratch / "m.safetensors", bytes);
-  const Reader reader(scratch / "m.safetensors");
+  folder.write("m.safetensors", bytes);
+  const Reader reader(folder / "m.safetensors");
   EXPECT_EQ(reader.read("a"), values);
   std::vector<float> part(2);
   reader.read("a", 1, part);
@@ -37,46 +43,46 @@ TEST(Reader, ReadsPartsOfATensor) {
 }
 
 TEST(Reader, ListsButDoesNotConvertOtherDtypes) {
-  const Scratch scratch;
-  spit(scratch / "m.safetensors", file_of({{"a", "F16", {3}, 0, 6}}, 6));
-  const Reader reader(scratch / "m.safetensors");
+  const TempFolder folder;
+  folder.write("m.safetensors", file_of({{"a", "F16", {3}, 0, 6}}, 6));
+  const Reader reader(folder / "m.safetensors");
   EXPECT_EQ(reader.entry("a").dtype, "F16");
   expect_error(Errc::kFormat, {"'a' is F16", "BF16"}, [&] { reader.read("a"); });
 }
 
 TEST(Reader, RefusesFilesThatAreNoSafetensors) {
-  const Scratch scratch;
-  spit(scratch / "short", "1234567");
-  expect_unreadable(scratch / "short", "7 bytes");
-  spit(scratch / "pickle", "\x80\x02}q\x01X\x05\x01\x02\x03\x04");
-  expect_unreadable(scratch / "pickle", "claims a header of");
+  const TempFolder folder;
+  folder.write("short", "1234567");
+  expect_unreadable(folder / "short", "7 bytes");
+  folder.write("pickle", "\x80\x02}q\x01X\x05\x01\x02\x03\x04");
+  expect_unreadable(folder / "pickle", "claims a header of");
   const std::string good = file_of({{"a", "F32", {3}, 0, 12}}, 12);
-  spit(scratch / "cut", good.substr(0, good.size() - 1));
-  expect_unreadable(scratch / "cut", "past the end");
-  spit(scratch / "longer", good + "x");
-  expect_unreadable(scratch / "longer", "has 13");
-  expect_error(Errc::kIo, {"nothing"}, [&] { Reader{scratch / "nothing"}; });
-  expect_error(Errc::kIo, {"model.safetensors"}, [&] { Reader{scratch.path()}; });
+  folder.write("cut", good.substr(0, good.size() - 1));
+  expect_unreadable(folder / "cut", "past the end");
+  folder.write("longer", good + "x");
+  expect_unreadable(folder / "longer", "has 13");
+  expect_error(Errc::kIo, {"nothing"}, [&] { Reader{folder / "nothing"}; });
+  expect_error(Errc::kIo, {"model.safetensors"}, [&] { Reader{folder.path()}; });
 }
 
 TEST(Reader, HoldsTheIndexAgainstTheFiles) {
-  const Scratch scratch;
-  spit(scratch / "x", file_of({{"a", "F32", {1}, 0, 4}, {"b", "F32", {1}, 4, 8}}, 8));
-  spit(scratch / "y", file_of({{"c", "F32", {1}, 0, 4}}, 4));
+  const TempFolder folder;
+  folder.write("x", file_of({{"a", "F32", {1}, 0, 4}, {"b", "F32", {1}, 4, 8}}, 8));
+  folder.write("y", file_of({{"c", "F32", {1}, 0, 4}}, 4));
   const auto index = [&](const WeightMap& weights) {
-    spit(scratch / std::string(kIndexName), make_index(weights, 12));
+    folder.write(std::string(kIndexName), make_index(weights, 12));
   };
   index({{"a", "x"}, {"b", "x"}, {"c", "y"}});
-  EXPECT_EQ(Reader(scratch.path()).names(), (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(Reader(folder.path()).names(), (std::vector<std::string>{"a", "b", "c"}));
   index({{"a", "x"}, {"b", "y"}, {"c", "y"}});
-  expect_error(Errc::kFormat, {"'b' is not in y"}, [&] { Reader{scratch.path()}; });
+  expect_error(Errc::kFormat, {"'b' is not in y"}, [&] { Reader{folder.path()}; });
   index({{"a", "x"}, {"c", "y"}});
-  expect_error(Errc::kFormat, {"does not list tensor 'b'"}, [&] { Reader{scratch.path()}; });
+  expect_error(Errc::kFormat, {"does not list tensor 'b'"}, [&] { Reader{folder.path()}; });
   index({{"a", "x"}, {"b", "x"}, {"c", "z"}});
-  expect_error(Errc::kIo, {"z"}, [&] { Reader{scratch.path()}; });
-  spit(scratch / "y", file_of({{"a", "F32", {1}, 0, 4}}, 4));
+  expect_error(Errc::kIo, {"z"}, [&] { Reader{folder.path()}; });
+  folder.write("y", file_of({{"a", "F32", {1}, 0, 4}}, 4));
   index({{"a", "x"}, {"b", "x"}, {"c", "y"}});
-  expect_error(Errc::kFormat, {"'a' is in another file too"}, [&] { Reader{scratch.path()}; });
+  expect_error(Errc::kFormat, {"'a' is in another file too"}, [&] { Reader{folder.path()}; });
 }
 
 /// Reads all there is. Whatever the file holds, the only way out is an Error.
@@ -92,7 +98,7 @@ void read_everything(const std::filesystem::path& path) {
 }
 
 TEST(Reader, SurvivesFlippedBytes) {
-  const Scratch scratch;
+  const TempFolder folder;
   const std::string good = file_of(
       {{"a", "F32", {3, 2}, 0, 24}, {"b", "BF16", {5}, 24, 34}, {"c", "U8", {0}, 34, 34}}, 34);
   EXPECT_TRUE(rc::check([&] {
@@ -102,13 +108,13 @@ TEST(Reader, SurvivesFlippedBytes) {
       const auto at = *rc::gen::inRange<std::size_t>(0, bytes.size() - 34);
       bytes[at] = static_cast<char>(*rc::gen::inRange(0, 256));
     }
-    spit(scratch / "m", bytes);
-    read_everything(scratch / "m");
+    folder.write("m", bytes);
+    read_everything(folder / "m");
   }));
 }
 
 TEST(Reader, SurvivesChangedNumbersAndCutFiles) {
-  const Scratch scratch;
+  const TempFolder folder;
   const std::string good = file_of({{"a", "F32", {3, 2}, 0, 24}, {"b", "BF16", {5}, 24, 34}}, 34);
   EXPECT_TRUE(rc::check([&] {
     std::string bytes = good;
@@ -119,8 +125,8 @@ TEST(Reader, SurvivesChangedNumbersAndCutFiles) {
         bytes[at] = *rc::gen::elementOf(std::string("0123456789-.e"));
     }
     bytes.resize(*rc::gen::inRange<std::size_t>(bytes.size() - 40, bytes.size() + 1));
-    spit(scratch / "m", bytes);
-    read_everything(scratch / "m");
+    folder.write("m", bytes);
+    read_everything(folder / "m");
   }));
 }
 

@@ -1,17 +1,26 @@
 #include "engine/checkpoint/writer.h"
 
+#include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
+#include <string>
 
 #include "engine/checkpoint/reader.h"
 #include "engine/shape/hf_config.h"
-#include "tests/checkpoint/scratch.h"
+#include "tests/checkpoint/weights.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::checkpoint {
 namespace {
+
+using test::expect_error;
+using test::TempFolder;
 
 void write_all(Writer& writer, const shape::Model& model) {
   for (std::size_t s = 0; s < model.segments.size(); ++s) {
@@ -41,19 +50,27 @@ void expect_weights(const std::filesystem::path& folder, const shape::Model& mod
   EXPECT_EQ(reader.names().size(), tensors);
 }
 
+std::set<std::string> names_in(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.insert(entry.path().filename().string());
+  }
+  return names;
+}
+
 class WriterOf : public testing::TestWithParam<std::pair<const char*, DType>> {};
 
 TEST_P(WriterOf, PutsEveryElementWhereReadersLookForIt) {
-  const Scratch scratch;
+  const TempFolder folder;
   const auto [family, dtype] = GetParam();
   const shape::Model model = small_model(family);
-  Writer writer(model, dtype, scratch / "final");
+  Writer writer(model, dtype, folder / "final");
   write_all(writer, model);
   writer.finish();
-  EXPECT_EQ(scratch.names(), (std::set<std::string>{"final"}));
-  EXPECT_EQ(Scratch::names_in(scratch / "final"),
+  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"final"}));
+  EXPECT_EQ(names_in(folder / "final"),
             (std::set<std::string>{"config.json", "model.safetensors"}));
-  expect_weights(scratch / "final", model, dtype);
+  expect_weights(folder / "final", model, dtype);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, WriterOf,
@@ -71,7 +88,7 @@ TEST(Writer, TakesPiecesOfAnySizeInAnyOrder) {
       int segment;
       std::uint64_t first, count;
     };
-    const Scratch scratch;
+    const TempFolder folder;
     std::vector<Piece> pieces;
     for (std::size_t s = 0; s < model.segments.size(); ++s) {
       const std::uint64_t elems = values[s].size();
@@ -82,86 +99,86 @@ TEST(Writer, TakesPiecesOfAnySizeInAnyOrder) {
       }
     }
     std::shuffle(pieces.begin(), pieces.end(), std::mt19937(*rc::gen::arbitrary<unsigned>()));
-    Writer writer(model, DType::kBf16, scratch / "final", *rc::gen::inRange<Bytes>(1, 40) * 1_KiB);
+    Writer writer(model, DType::kBf16, folder / "final", *rc::gen::inRange<Bytes>(1, 40) * 1_KiB);
     for (const Piece& p : pieces) {
       const std::span<const float> all = values[static_cast<std::size_t>(p.segment)];
       writer.write(p.segment, p.first, all.subspan(p.first, p.count));
     }
     writer.finish();
-    expect_weights(scratch / "final", model, DType::kBf16);
+    expect_weights(folder / "final", model, DType::kBf16);
     RC_ASSERT(!testing::Test::HasFailure());
   }));
 }
 
 TEST(Writer, ConvertsTensorsLargerThanItsBuffer) {
-  const Scratch scratch;
+  const TempFolder folder;
   shape::Decoder d = small_model("gpt2").decoder;
   d.vocab = 11000;  // 264,000 elements in the embedding
   const shape::Model model = shape::make_model(d);
-  Writer writer(model, DType::kBf16, scratch / "final");
+  Writer writer(model, DType::kBf16, folder / "final");
   write_all(writer, model);
   writer.finish();
-  expect_weights(scratch / "final", model, DType::kBf16);
+  expect_weights(folder / "final", model, DType::kBf16);
 }
 
 TEST(Writer, SplitsLargeModelsIntoFilesWithAnIndex) {
-  const Scratch scratch;
+  const TempFolder folder;
   const shape::Model model = small_model("llama");
-  Writer writer(model, DType::kF32, scratch / "final", 16_KiB);
+  Writer writer(model, DType::kF32, folder / "final", 16_KiB);
   write_all(writer, model);
   writer.finish();
-  expect_weights(scratch / "final", model, DType::kF32);
-  const auto index = nlohmann::json::parse(slurp(scratch / "final/model.safetensors.index.json"));
+  expect_weights(folder / "final", model, DType::kF32);
+  const auto index = nlohmann::json::parse(folder.read("final/model.safetensors.index.json"));
   EXPECT_EQ(index["metadata"]["total_size"], model.parameters() * 4);
   EXPECT_EQ(index["weight_map"]["model.embed_tokens.weight"], "model-00001-of-00006.safetensors");
   EXPECT_EQ(index["weight_map"]["lm_head.weight"], "model-00006-of-00006.safetensors");
-  for (const auto& name : Scratch::names_in(scratch / "final")) {
+  for (const auto& name : names_in(folder / "final")) {
     if (name.ends_with(".safetensors")) {
-      EXPECT_LE(std::filesystem::file_size(scratch / "final" / name), 16_KiB + 2_KiB) << name;
+      EXPECT_LE(std::filesystem::file_size(folder / ("final/" + name)), 16_KiB + 2_KiB) << name;
     }
   }
 }
 
 TEST(Writer, WritesTiedWeightsOnce) {
-  const Scratch scratch;
+  const TempFolder folder;
   const shape::Model model = small_model("gpt2");
-  Writer writer(model, DType::kF32, scratch / "final");
+  Writer writer(model, DType::kF32, folder / "final");
   write_all(writer, model);
   writer.finish();
-  const Reader reader(scratch / "final");
+  const Reader reader(folder / "final");
   EXPECT_TRUE(reader.contains("transformer.wte.weight"));
   EXPECT_FALSE(reader.contains("lm_head.weight"));
 }
 
 TEST(Writer, WritesAConfigThatDescribesTheModelAndItsDtype) {
-  const Scratch scratch;
+  const TempFolder folder;
   const shape::Model model = small_model("llama");
-  Writer writer(model, DType::kBf16, scratch / "final");
+  Writer writer(model, DType::kBf16, folder / "final");
   write_all(writer, model);
   writer.finish();
-  const auto config = nlohmann::json::parse(slurp(scratch / "final/config.json"));
+  const auto config = nlohmann::json::parse(folder.read("final/config.json"));
   EXPECT_EQ(shape::from_config(config), model.decoder);
   EXPECT_EQ(config["dtype"], "bfloat16");
   EXPECT_EQ(config["torch_dtype"], "bfloat16");
 }
 
 TEST(Writer, DroppedBeforeTheEndLeavesNothing) {
-  const Scratch scratch;
+  const TempFolder folder;
   const shape::Model model = small_model("llama");
   {
-    Writer writer(model, DType::kF32, scratch / "deep/final");
+    Writer writer(model, DType::kF32, folder / "deep/final");
     writer.write(0, 0, flat(model, 0));
-    EXPECT_FALSE(std::filesystem::exists(scratch / "deep/final")) << "not before finish()";
-    EXPECT_EQ(Scratch::names_in(scratch / "deep").size(), 1U);
+    EXPECT_FALSE(std::filesystem::exists(folder / "deep/final")) << "not before finish()";
+    EXPECT_EQ(names_in(folder / "deep").size(), 1U);
   }
-  EXPECT_TRUE(Scratch::names_in(scratch / "deep").empty());
+  EXPECT_TRUE(names_in(folder / "deep").empty());
 }
 
 TEST(Writer, RefusesToFinishWithAMissingElementAndLeavesNothing) {
-  const Scratch scratch;
+  const TempFolder folder;
   const shape::Model model = small_model("llama");
   {
-    Writer writer(model, DType::kF32, scratch / "final");
+    Writer writer(model, DType::kF32, folder / "final");
     for (std::size_t s = 0; s < model.segments.size(); ++s) {
       const std::vector<float> values = flat(model, s);
       const std::size_t gap = s == 1 ? 1 : 0;
@@ -172,13 +189,13 @@ TEST(Writer, RefusesToFinishWithAMissingElementAndLeavesNothing) {
                  [&] { writer.finish(); });
     expect_error(Errc::kLogic, {"after an error"}, [&] { writer.finish(); });
   }
-  EXPECT_TRUE(scratch.names().empty());
+  EXPECT_TRUE(names_in(folder.path()).empty());
 }
 
 TEST(Writer, DoesNotNeedThePadding) {
-  const Scratch scratch;
+  const TempFolder folder;
   const shape::Model model = small_model("gpt2");
-  Writer writer(model, DType::kF32, scratch / "final");
+  Writer writer(model, DType::kF32, folder / "final");
   for (std::size_t s = 0; s < model.segments.size(); ++s) {
     const std::vector<float> values = flat(model, s);
     for (const zero::Placed& p : zero::make_layout(model.segments[s]).tensors) {
@@ -187,13 +204,13 @@ TEST(Writer, DoesNotNeedThePadding) {
     }
   }
   writer.finish();
-  expect_weights(scratch / "final", model, DType::kF32);
+  expect_weights(folder / "final", model, DType::kF32);
 }
 
 TEST(Writer, RefusesElementsTwiceOrOutside) {
-  const Scratch scratch;
+  const TempFolder folder;
   const shape::Model model = small_model("gpt2");
-  Writer writer(model, DType::kF32, scratch / "final");
+  Writer writer(model, DType::kF32, folder / "final");
   const std::vector<float> values = flat(model, 0);
   writer.write(0, 100, std::span(values).first(50));
   for (const std::uint64_t first : {60U, 100U, 149U}) {
@@ -206,37 +223,37 @@ TEST(Writer, RefusesElementsTwiceOrOutside) {
 }
 
 TEST(Writer, TouchesNoFolderThatHoldsSomething) {
-  const Scratch scratch;
+  const TempFolder folder;
   const shape::Model model = small_model("gpt2");
-  std::filesystem::create_directories(scratch / "final");
-  spit(scratch / "final/keep", "x");
+  std::filesystem::create_directories(folder / "final");
+  folder.write("final/keep", "x");
   expect_error(Errc::kConfig, {"final", "exists already"},
-               [&] { Writer(model, DType::kF32, scratch / "final"); });
-  EXPECT_EQ(scratch.names(), (std::set<std::string>{"final"}));
+               [&] { Writer(model, DType::kF32, folder / "final"); });
+  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"final"}));
 
-  std::filesystem::remove(scratch / "final/keep");
-  Writer writer(model, DType::kF32, (scratch / "final").string() + "/");
+  std::filesystem::remove(folder / "final/keep");
+  Writer writer(model, DType::kF32, folder / "final/");
   write_all(writer, model);
-  spit(scratch / "final/late", "x");  // someone else was faster
+  folder.write("final/late", "x");  // someone else was faster
   expect_error(Errc::kIo, {"final", "renaming"}, [&] { writer.finish(); });
-  EXPECT_EQ(slurp(scratch / "final/late"), "x");
+  EXPECT_EQ(folder.read("final/late"), "x");
 }
 
 TEST(Writer, NeedsMoreSpaceThanThereIsAndSaysSoBeforeItStarts) {
-  const Scratch scratch;
+  const TempFolder folder;
   shape::Decoder d = small_model("llama").decoder;
   d.vocab = 1 << 24;
   d.hidden = 1 << 20;
   d.heads = d.kv_heads = 1 << 10;
   expect_error(Errc::kBudget, {"needed for weights", "free"},
-               [&] { Writer(shape::make_model(d), DType::kBf16, scratch / "final"); });
-  EXPECT_TRUE(scratch.names().empty());
+               [&] { Writer(shape::make_model(d), DType::kBf16, folder / "final"); });
+  EXPECT_TRUE(names_in(folder.path()).empty());
 }
 
 TEST(Writer, IsOverAfterFinish) {
-  const Scratch scratch;
+  const TempFolder folder;
   const shape::Model model = small_model("gpt2");
-  Writer writer(model, DType::kF32, scratch / "final");
+  Writer writer(model, DType::kF32, folder / "final");
   write_all(writer, model);
   writer.finish();
   expect_error(Errc::kLogic, {"write() after finish()"}, [&] { writer.write(0, 0, {}); });

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "tests/config/refused.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::config {
 namespace {
@@ -64,14 +64,7 @@ TEST(Environment, ValuesThatAreNoPathAreRefused) {
 
 class BadFiles : public testing::Test {
  protected:
-  BadFiles() { std::filesystem::create_directories(folder_); }
-  ~BadFiles() override { std::filesystem::remove_all(folder_); }
-
-  std::string written(const std::string& text) const {
-    const std::string path = folder_ + "/run.yaml";
-    std::ofstream(path, std::ios::binary) << text;
-    return path;
-  }
+  std::string written(const std::string& text) const { return folder_.write("run.yaml", text); }
   static std::string load_refusal(const std::string& path) {
     try {
       load(path, {}, {});
@@ -83,16 +76,15 @@ class BadFiles : public testing::Test {
     return {};
   }
 
-  const std::string folder_ = testing::TempDir() + "sluice_config_" +
-                              testing::UnitTest::GetInstance()->current_test_info()->name();
+  const test::TempFolder folder_;
 };
 
 TEST_F(BadFiles, MissingIsNamed) {
-  EXPECT_THAT(load_refusal(folder_ + "/none.yaml"), HasSubstr("No such file"));
+  EXPECT_THAT(load_refusal(folder_ / "none.yaml"), HasSubstr("No such file"));
 }
 
 TEST_F(BadFiles, AFolderIsNoFile) {
-  EXPECT_THAT(load_refusal(folder_), StartsWith(": a folder;"));
+  EXPECT_THAT(load_refusal(folder_.path()), StartsWith(": a folder;"));
 }
 
 TEST_F(BadFiles, EmptyIsSaid) {

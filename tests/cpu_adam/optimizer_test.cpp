@@ -3,24 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <thread>
 
-#include "engine/base/error.h"
 #include "tests/cpu_adam/oracle.h"
 #include "tests/cpu_adam/problem.h"
+#include "tests/support/errors.h"
 
 namespace sluice::cpu_adam {
 namespace {
 
-template <class F>
-Errc code_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.code;
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return Errc::kWatchdog;
+Errc code_of(const std::function<void()>& action) {
+  return test::error_of(action).code;
 }
 
 const Options kPlain{.threads = 2, .isa = Isa::kAuto, .stores = Stores::kCached};
@@ -38,13 +32,8 @@ TEST(Isa, RefusesWhatThisMachineCannotRunAndSaysWhatItCan) {
 #else
   const Isa foreign = Isa::kAvx512;
 #endif
-  try {
-    const Optimizer adam({.threads = 1, .isa = foreign});
-    FAIL() << "taken";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code, Errc::kConfig);
-    EXPECT_NE(std::string(e.what()).find("scalar"), std::string::npos) << e.what();
-  }
+  test::expect_error(Errc::kConfig, {"scalar"},
+                     [&] { const Optimizer adam({.threads = 1, .isa = foreign}); });
 }
 
 TEST(Optimizer, TakesEveryCoreAndDecidesTheStoresWhenLeftAlone) {

@@ -3,10 +3,12 @@
 #include <cmath>
 
 #include "tests/data/folder.h"
+#include "tests/support/errors.h"
 
 namespace sluice::data {
 namespace {
 
+using test::expect_error;
 using Ids = std::vector<std::int64_t>;
 
 TEST(Bigram, CountsNeighboursAndAddsOne) {

@@ -2,14 +2,17 @@
 
 #include <rapidcheck.h>
 
+#include <filesystem>
 #include <limits>
 
 #include "tests/data/folder.h"
+#include "tests/support/errors.h"
 
 namespace sluice::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::expect_error;
 using train::DataFormat;
 using train::DataOptions;
 using train::TokenDType;

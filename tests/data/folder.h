@@ -1,32 +1,23 @@
-/// A folder of its own for each test, removed afterwards.
+/// A folder of its own for each test, with files of tokens.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <type_traits>
 #include <vector>
 
-#include "engine/base/error.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::data {
 
 class Folder : public ::testing::Test {
  protected:
-  Folder() { std::filesystem::create_directories(root_); }
-  ~Folder() override { std::filesystem::remove_all(root_); }
-
-  std::string path(const std::string& name) const { return (root_ / name).string(); }
-
+  std::string path(const std::string& name) const { return folder_ / name; }
+  std::string read(const std::string& name) const { return folder_.read(name); }
   std::string write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path file = root_ / name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file, std::ios::binary) << text;
-    return file.string();
+    return folder_.write(name, text);
   }
 
   /// Little-endian, whatever the machine.
@@ -42,23 +33,7 @@ class Folder : public ::testing::Test {
   }
 
  private:
-  std::filesystem::path root_ = std::filesystem::path(::testing::TempDir()) /
-                                ("sluice_data_" + std::to_string(::getpid()) + "_" +
-                                 ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  test::TempFolder folder_;
 };
-
-/// The error that `call` throws must be of this kind and say all of these words.
-template <class Call>
-void expect_error(Errc code, const std::vector<std::string>& words, Call call) {
-  try {
-    call();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code, code) << e.what();
-    for (const std::string& word : words) {
-      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << word << " in: " << e.what();
-    }
-  }
-}
 
 }  // namespace sluice::data

@@ -1,11 +1,15 @@
 #include "engine/data/glob.h"
 
+#include <filesystem>
+
 #include "tests/data/folder.h"
+#include "tests/support/errors.h"
 
 namespace sluice::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::expect_error;
 
 class Glob : public Folder {
  protected:

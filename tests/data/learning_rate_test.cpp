@@ -1,13 +1,16 @@
 #include "engine/data/learning_rate.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <limits>
 
-#include "tests/data/folder.h"
+#include "tests/support/errors.h"
 
 namespace sluice::data {
 namespace {
 
+using test::expect_error;
 using train::SchedulerOptions;
 using train::SchedulerType;
 

@@ -1,16 +1,17 @@
 #include "engine/data/metrics.h"
 
-#include <sys/resource.h>
-
-#include <csignal>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/data/folder.h"
+#include "tests/support/errors.h"
+#include "tests/support/file_size_limit.h"
 
 namespace sluice::data {
 namespace {
+
+using test::expect_error;
 
 StepRecord record(std::int64_t step) {
   StepRecord made;
@@ -31,11 +32,7 @@ StepRecord record(std::int64_t step) {
 class Metrics : public Folder {
  protected:
   std::string file() const { return path("metrics.jsonl"); }
-  std::string content() const {
-    std::stringstream text;
-    text << std::ifstream(file()).rdbuf();
-    return text.str();
-  }
+  std::string content() const { return read("metrics.jsonl"); }
   std::vector<std::int64_t> steps() const {
     std::vector<std::int64_t> found;
     std::stringstream text(content());
@@ -143,16 +140,10 @@ TEST_F(Metrics, LineThatDoesNotFitLeavesNoHalf) {
   metrics.append(record(1));
   const std::string before = content();
 
-  rlimit old{};
-  ::getrlimit(RLIMIT_FSIZE, &old);
-  const auto old_action = std::signal(SIGXFSZ, SIG_IGN);
-  rlimit tight = old;
-  tight.rlim_cur = before.size() + 10;
-  ::setrlimit(RLIMIT_FSIZE, &tight);
-  expect_error(Errc::kIo, {"metrics.jsonl"}, [&] { metrics.append(record(2)); });
-  ::setrlimit(RLIMIT_FSIZE, &old);
-  std::signal(SIGXFSZ, old_action);
-
+  {
+    const test::FileSizeLimit tight(before.size() + 10);
+    expect_error(Errc::kIo, {"metrics.jsonl"}, [&] { metrics.append(record(2)); });
+  }
   EXPECT_EQ(content(), before);
   metrics.append(record(2));
   EXPECT_EQ(steps(), (Steps{1, 2}));

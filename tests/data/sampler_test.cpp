@@ -1,16 +1,18 @@
 #include "engine/data/sampler.h"
 
+#include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-#include "tests/data/folder.h"
+#include "tests/support/errors.h"
 
 namespace sluice::data {
 namespace {
 
+using test::expect_error;
 using Indices = std::vector<std::int64_t>;
 
 Indices epoch_of(std::int64_t samples, std::uint64_t seed, std::uint64_t epoch,

@@ -9,14 +9,13 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/base/error.h"
 #include "tests/executor/recording_handler.h"
+#include "tests/support/errors.h"
 
 namespace sluice::executor {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::RecordingHandler;
 
 using Factory = std::unique_ptr<Driver> (*)(const Machine&, Handler&);
@@ -52,13 +51,7 @@ class DriverConformance : public ::testing::TestWithParam<Factory> {
     return made;
   }
   static Errc error_of(Driver& driver) {
-    try {
-      driver.wait(0);
-    } catch (const Error& error) {
-      return error.code;
-    }
-    ADD_FAILURE() << "wait() did not throw";
-    return Errc::kLogic;
+    return test::error_of([&] { driver.wait(0); }).code;
   }
 
   Machine machine_;
@@ -186,13 +179,7 @@ TEST_P(DriverConformance, AProgramThatWasNotCheckedIsAnErrorNotAHang) {
   made->seal();
   const auto run = driver();
   run->append(made, 0);
-  try {
-    run->wait(0);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, Errc::kLogic);
-    EXPECT_THAT(error.what(), HasSubstr("checked"));
-  }
+  test::expect_error(Errc::kLogic, {"checked"}, [&] { run->wait(0); });
 }
 
 TEST_P(DriverConformance, AnErrorInFreedEndsTheRun) {

@@ -49,6 +49,7 @@ class JobThread {
       lock.unlock();
       std::exception_ptr error = failed;
       try {
+        source.begin();
         if (!error) job();
       } catch (...) {
         error = std::current_exception();

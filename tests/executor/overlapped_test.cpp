@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "engine/base/error.h"
+#include "tests/executor/job_thread.h"
 #include "tests/executor/recording_handler.h"
 
 namespace sluice::executor {
@@ -78,6 +79,37 @@ TEST_F(Overlapped, DifferentLanesRunAtOnceAndTheNextProgramBesideThisOne) {
   run->append(program({{kWide, {}, {}}, {kStream, {}, {}}}), 0);
   run->append(program({{kNarrow, {}, {}}}), 1);
   EXPECT_EQ(run->wait(0).size(), 2U);
+}
+
+TEST_F(Overlapped, AnOpThatQueuesBehindAnotherBeginsWithItsTurn) {
+  Trace trace(2);
+  machine_.trace = &trace;
+  sluice::testing::JobThread link(sluice::testing::JobThread::AfterFailure::kSkip);
+  std::latch first_queued(1);
+  std::latch second_queued(1);
+  Nanos first_ended = 0;
+  handler_.on_start = [&](const OpContext& context) {
+    if (context.ref.index == 0) {
+      Ticket ticket = link.run([&] {
+        second_queued.wait();
+        first_ended = now_ns();
+      });
+      first_queued.count_down();
+      return ticket;
+    }
+    first_queued.wait();
+    Ticket ticket = link.run([] {});
+    second_queued.count_down();
+    return ticket;
+  };
+  const auto run = overlapped(machine_, handler_);
+  run->append(program({{kWide, {}, {}}, {kWide, {}, {}}}), 0);
+  run->wait(0);
+  for (const Span& span : trace.spans()) {
+    if (placed(span.where).index == 1) {
+      EXPECT_GE(span.begin, first_ended);
+    }
+  }
 }
 
 TEST_F(Overlapped, AStreamIsGivenTheNextOpBeforeTheLastOneIsDone) {

@@ -35,6 +35,23 @@ TEST(HostStream, TheHostIsNeverBlockedByAWait) {
   EXPECT_TRUE(ran);
 }
 
+TEST(HostStream, ATicketSaysWhenTheStreamReachedTheCopy) {
+  Stream stream("copies");
+  Nanos first_ended = 0;
+  std::latch gate(1);
+  const Event first = stream.run([&] {
+    gate.wait();
+    first_ended = now_ns();
+  });
+  const std::array<std::byte, 64> from{};
+  std::array<std::byte, 64> to{};
+  const Event copy = stream.copy(to.data(), from.data(), from.size());
+  gate.count_down();
+  copy.ticket().wait();
+  EXPECT_LT(first.ticket().began(), first_ended);
+  EXPECT_GE(copy.ticket().began(), first_ended);
+}
+
 TEST(HostStream, TwoStreamsRunBesideEachOther) {
   std::latch both(2);
   Stream a("a");

@@ -2,27 +2,21 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
-#include "tests/nvme/scratch.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::memory {
 namespace {
 
 using test::error_of;
-using test::ScratchFolder;
+using test::TempFolder;
 
 /// A machine as its files tell it: 16 GiB available, and the cgroups that a test adds.
 class HostMemoryTest : public testing::Test {
  protected:
   HostMemoryTest() { write("proc/meminfo", "MemTotal: 33554432 kB\nMemAvailable: 16777216 kB\n"); }
 
-  void write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path path = tree_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
+  void write(const std::string& name, const std::string& text) const { tree_.write(name, text); }
   /// Sizes in MiB; `max` and `high` as the kernel writes them.
   void group(const std::string& name, const std::string& max, const std::string& high, Bytes used,
              Bytes cached) const {
@@ -35,7 +29,7 @@ class HostMemoryTest : public testing::Test {
   }
   HostMemory look() const { return host_memory(tree_.path()); }
 
-  ScratchFolder tree_;
+  TempFolder tree_;
 };
 
 std::string mib(Bytes n) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/memory/resident.h"
-#include "tests/nvme/scratch.h"
+#include "tests/support/errors.h"
 
 namespace sluice::memory {
 namespace {

@@ -5,13 +5,14 @@
 
 #include "gpu/device.h"
 #include "nvme/filesystem.h"
-#include "tests/nvme/scratch.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::memory {
 namespace {
 
 using test::error_of;
-using test::ScratchFolder;
+using test::TempFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -27,7 +28,7 @@ Options small_options() {
 }
 
 TEST(Limits, OfASizeAreThatSize) {
-  EXPECT_EQ(resolve_limits(small_options()), (std::array<Bytes, kTiers>{64_MiB, 32_MiB, 16_MiB}));
+  EXPECT_EQ(resolve_limits(small_options()), (Limits{64_MiB, 32_MiB, 16_MiB}));
 }
 
 /// 32 GiB of memory, 20 of them available.
@@ -63,6 +64,15 @@ TEST(Limits, OfADeviceOfItsOwnAreAFractionOfItsMemory) {
 TEST(Limits, OfTheHostAreAFractionOfWhatIsAvailableOrLeaveTheReserve) {
   EXPECT_EQ(resolve_limits(sized(1_GiB, 0.5), apart())[1], 10_GiB);
   EXPECT_EQ(resolve_limits(sized(1_GiB, std::nullopt), apart())[1], 16_GiB);
+}
+
+TEST(Limits, OfFoldersInMemoryAreNothingUnlessTheyAreAllowed) {
+  if (nvme::filesystem_of("/dev/shm").medium != nvme::Medium::kRam) GTEST_SKIP() << "no tmpfs";
+  Options options = sized(1_GiB, 1_GiB);
+  options.nvme.paths = {"/dev/shm/sluice"};
+  EXPECT_EQ(resolve_limits(options, apart())[2], 0U);
+  options.nvme.allow_ram_path = true;
+  EXPECT_GT(resolve_limits(options, apart())[2], 0U);
 }
 
 TEST(Limits, AReserveOfAllThereIsIsRefused) {
@@ -148,7 +158,7 @@ TEST(CheckAvailable, RefusesWhatTheSystemWouldKillFor) {
 }
 
 TEST(Limits, OfNvmeAreAFractionOfWhatItsFilesystemsHaveFree) {
-  ScratchFolder folder;
+  TempFolder folder;
   Options options = small_options();
   options.nvme.paths = {folder / "a", folder / "b"};  // one filesystem: counted once
   options.nvme.limit = 0.5;
@@ -159,7 +169,7 @@ TEST(Limits, OfNvmeAreAFractionOfWhatItsFilesystemsHaveFree) {
 }
 
 TEST(Limits, OfNvmeBeyondWhatIsFreeAreRefused) {
-  ScratchFolder folder;
+  TempFolder folder;
   Options options = small_options();
   options.nvme.paths = {folder / "a"};
   options.nvme.limit = 2 * nvme::free_bytes(folder.path());

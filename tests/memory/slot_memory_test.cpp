@@ -8,7 +8,9 @@
 #include <cstring>
 #include <memory>
 
-#include "tests/nvme/scratch.h"
+#include "tests/nvme/buffer.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::memory {
 namespace {
@@ -16,7 +18,7 @@ namespace {
 using prefetch::MemoryTag;
 using prefetch::Tier;
 using test::error_of;
-using test::ScratchFolder;
+using test::TempFolder;
 using ::testing::HasSubstr;
 
 const prefetch::Pools kPools = {{"gpu param", Tier::kGpu, 8_KiB, 3},
@@ -28,7 +30,7 @@ const std::vector<MemoryTag> kTags = {MemoryTag::kParam, MemoryTag::kGradient, M
                                       MemoryTag::kActivation, MemoryTag::kState};
 
 struct Machine {
-  ScratchFolder folder;
+  TempFolder folder;
   nvme::Store store{{folder / "drive"}, 48_KiB, {}, nvme::AllowRam::kYes};
   Ledger ledger{{48_KiB, 20_KiB, 48_KiB}};
 };
@@ -122,10 +124,10 @@ TEST(SlotMemory, EntersEveryPoolInTheLedger) {
 }
 
 TEST(SlotMemory, RefusesPoolsBeyondATiersLimit) {
-  for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
+  for (const Tier tier : prefetch::kTiers) {
     Machine machine;
-    std::array<Bytes, kTiers> limits = {48_KiB, 20_KiB, 48_KiB};
-    --limits[static_cast<std::size_t>(tier)];
+    prefetch::BytesByTier limits = {48_KiB, 20_KiB, 48_KiB};
+    --limits[index(tier)];
     Ledger ledger(limits);
     const Error error =
         error_of([&] { const SlotMemory memory(kPools, kTags, ledger, &machine.store); });

@@ -143,14 +143,14 @@ TEST_P(Bits, AreTheSameInAWorkspaceOfTheMeasuredSize) {
   World plain(d, dtype, Place::kAligned), measured(d, dtype, Place::kAligned),
       exact(d, dtype, Place::kAligned);
   run(plain);
-  Workspace unbounded = Workspace::unbounded();
-  run_in(unbounded, measured);
+  Workspace measuring = Workspace::measuring(1_GiB);
+  run_in(measuring, measured);
   expect_same(plain, measured);
-  const Bytes side = 2 * unbounded.peak().side;
-  Poison memory(unbounded.peak().main + side);
+  const Bytes side = 2 * measuring.peak().side;
+  Poison memory(measuring.peak().main + side);
   Workspace workspace(memory.memory(), side);
   run_in(workspace, exact);
-  EXPECT_EQ(workspace.peak().main, unbounded.peak().main);
+  EXPECT_EQ(workspace.peak().main, measuring.peak().main);
   expect_same(plain, exact);
 }
 
@@ -158,11 +158,11 @@ TEST_P(Bits, AnOpThatDoesNotFitFailsByNameAndMayBeRunAgain) {
   World plain(d, dtype, Place::kAligned), world(d, dtype, Place::kAligned);
   run(plain);
   for (std::size_t i = 0; i < std::size(kOps); ++i) {
-    Workspace unbounded = Workspace::unbounded();
-    std::optional<OpScope> scope(std::in_place, unbounded, "op");
+    Workspace measuring = Workspace::measuring(1_GiB);
+    std::optional<OpScope> scope(std::in_place, measuring, "op");
     kOps[i](world);
     scope.reset();
-    const Bytes need = unbounded.peak().main;
+    const Bytes need = measuring.peak().main;
     for (Bytes have : {need - 64, need / 2, Bytes{64}}) {
       if (need < 128) break;
       Poison memory(have + 64_KiB);

@@ -47,7 +47,7 @@ struct Fixture {
     return failures([&](unsigned i) { return store->read(extents[i], 0, read[i].span()); });
   }
 
-  ScratchFolder folder;
+  TempFolder folder;
   std::shared_ptr<const FaultySeam> seam;
   std::vector<Buffer> read;
   std::vector<nvme::Extent> extents;

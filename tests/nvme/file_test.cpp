@@ -5,18 +5,21 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <filesystem>
+
 #include "nvme/filesystem.h"
-#include "tests/nvme/scratch.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::nvme {
 namespace {
 
 using test::error_of;
-using test::ScratchFolder;
+using test::TempFolder;
 using testing::HasSubstr;
 
 TEST(File, AMissingOneIsNamed) {
-  ScratchFolder folder;
+  TempFolder folder;
   const Error error =
       error_of([&] { File::open(folder / "none", Access::kRead, Caching::kPageCache); });
   EXPECT_EQ(error.code, Errc::kIo);
@@ -25,7 +28,7 @@ TEST(File, AMissingOneIsNamed) {
 }
 
 TEST(File, CreatingNeverTakesOverAnExistingFile) {
-  ScratchFolder folder;
+  TempFolder folder;
   const File first = File::open(folder / "x", Access::kCreateNew, Caching::kPageCache);
   EXPECT_EQ(
       error_of([&] { File::open(folder / "x", Access::kCreateNew, Caching::kPageCache); }).code,
@@ -33,7 +36,7 @@ TEST(File, CreatingNeverTakesOverAnExistingFile) {
 }
 
 TEST(File, PreallocationReservesTheSpace) {
-  ScratchFolder folder;
+  TempFolder folder;
   File file = File::open(folder / "x", Access::kCreateNew, Caching::kPageCache);
   file.preallocate(1_MiB);
   EXPECT_EQ(file.size(), 1_MiB);
@@ -43,7 +46,7 @@ TEST(File, PreallocationReservesTheSpace) {
 }
 
 TEST(File, MoreThanIsFreeIsRefusedWithNeedAndFree) {
-  ScratchFolder folder;
+  TempFolder folder;
   File file = File::open(folder / "x", Access::kCreateNew, Caching::kPageCache);
   const Error error = error_of([&] { file.preallocate(free_bytes(folder.path()) + 1_GiB); });
   EXPECT_EQ(error.code, Errc::kBudget);
@@ -53,7 +56,7 @@ TEST(File, MoreThanIsFreeIsRefusedWithNeedAndFree) {
 }
 
 TEST(File, AFileSizeLimitIsAnErrorNotASignal) {
-  ScratchFolder folder;
+  TempFolder folder;
   File file = File::open(folder / "x", Access::kCreateNew, Caching::kPageCache);
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -66,7 +69,7 @@ TEST(File, AFileSizeLimitIsAnErrorNotASignal) {
 }
 
 TEST(File, AnUnlinkedOneStillHoldsItsBytes) {
-  ScratchFolder folder;
+  TempFolder folder;
   File file = File::open(folder / "x", Access::kCreateNew, Caching::kPageCache);
   file.unlink();
   EXPECT_TRUE(folder.empty());
@@ -75,14 +78,14 @@ TEST(File, AnUnlinkedOneStillHoldsItsBytes) {
 }
 
 TEST(Filesystem, AFolderThatIsNotThereYetIsJudgedByItsParent) {
-  ScratchFolder folder;
+  TempFolder folder;
   EXPECT_EQ(filesystem_of(folder / "not/yet").device, filesystem_of(folder.path()).device);
   EXPECT_GT(free_bytes(folder / "not/yet"), 0U);
   EXPECT_FALSE(std::filesystem::exists(folder / "not"));
 }
 
 TEST(Filesystem, FoldersOfOneFilesystemCountOnce) {
-  ScratchFolder folder;
+  TempFolder folder;
   const Bytes one = free_bytes(folder.path());
   const Bytes two = free_bytes({folder.path(), folder / "b"});
   EXPECT_LT(two, one + one / 2);

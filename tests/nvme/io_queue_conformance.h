@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "nvme/io_queue.h"
-#include "tests/nvme/scratch.h"
+#include "tests/nvme/buffer.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::test {
 
@@ -61,7 +63,7 @@ class IoQueueConformance : public testing::Test {
     return {op, &*file_, offset, memory.data(), memory.size()};
   }
 
-  ScratchFolder folder_;
+  TempFolder folder_;
   std::optional<File> file_;
 };
 

@@ -15,7 +15,9 @@
 
 #include "nvme/io_queue.h"
 #include "nvme/uring_queue.h"
-#include "tests/nvme/scratch.h"
+#include "tests/nvme/buffer.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::nvme {
 namespace {
@@ -108,7 +110,7 @@ TEST(UringQueue, ALostRingFailsEveryTicketInsteadOfHanging) {
   } catch (const Error& error) {
     GTEST_SKIP() << error.what();
   }
-  test::ScratchFolder folder;
+  test::TempFolder folder;
   File file = File::open(folder / "x", Access::kCreateNew, Caching::kPageCache);
   file.preallocate(1_MiB);
   const Buffer memory(1_MiB);

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <set>
 
-#include "tests/nvme/scratch.h"
+#include "tests/support/errors.h"
 
 namespace sluice::nvme {
 namespace {

@@ -5,17 +5,19 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <fstream>
+#include <filesystem>
 
 #include "nvme/filesystem.h"
-#include "tests/nvme/scratch.h"
+#include "tests/nvme/buffer.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::nvme {
 namespace {
 
 using test::Buffer;
 using test::error_of;
-using test::ScratchFolder;
+using test::TempFolder;
 using testing::HasSubstr;
 
 constexpr const char* kRam = "/dev/shm";
@@ -25,7 +27,7 @@ bool has_ram_folder() {
 }
 
 TEST(Store, ExtentsOverTwoFoldersReadBackWhatWasWritten) {
-  ScratchFolder folder;
+  TempFolder folder;
   Store store({folder / "a", folder / "b/c"}, 6_MiB, {}, AllowRam::kYes);
   std::vector<Extent> extents;
   std::vector<Buffer> out;
@@ -48,13 +50,13 @@ TEST(Store, ExtentsOverTwoFoldersReadBackWhatWasWritten) {
 }
 
 TEST(Store, LeavesNoNamesBehind) {
-  ScratchFolder folder;
+  TempFolder folder;
   const Store store({folder.path()}, 1_MiB, {}, AllowRam::kYes);
   EXPECT_TRUE(folder.empty());
 }
 
 TEST(Store, TakesSpaceOnlyWhileItLives) {
-  ScratchFolder folder;
+  TempFolder folder;
   const auto files_open = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
   };
@@ -64,7 +66,7 @@ TEST(Store, TakesSpaceOnlyWhileItLives) {
 }
 
 TEST(Store, WithoutSpaceNothingIsMade) {
-  ScratchFolder folder;
+  TempFolder folder;
   const Bytes need = 2 * free_bytes(folder.path());
   const Error error = error_of([&] { Store({folder / "new"}, need, {}, AllowRam::kYes); });
   EXPECT_EQ(error.code, Errc::kBudget);
@@ -75,7 +77,7 @@ TEST(Store, WithoutSpaceNothingIsMade) {
 
 TEST(Store, MemoryIsNoDriveUnlessAllowed) {
   if (!has_ram_folder()) GTEST_SKIP() << kRam << " is no writable tmpfs here";
-  ScratchFolder ram(kRam);
+  TempFolder ram(kRam);
   const Error error = error_of([&] { Store({ram / "x"}, 1_MiB, {}, AllowRam::kNo); });
   EXPECT_EQ(error.code, Errc::kConfig);
   EXPECT_THAT(error.what(), HasSubstr("tmpfs"));
@@ -94,8 +96,8 @@ TEST(Store, MemoryIsNoDriveUnlessAllowed) {
 }
 
 TEST(Store, AFileIsNoFolder) {
-  ScratchFolder folder;
-  std::ofstream(folder / "file") << "x";
+  TempFolder folder;
+  folder.write("file", "x");
   const Error error = error_of([&] { Store({folder / "file"}, 1_MiB, {}, AllowRam::kYes); });
   EXPECT_EQ(error.code, Errc::kConfig);
   EXPECT_THAT(error.what(), HasSubstr("not a folder"));
@@ -106,14 +108,14 @@ TEST(Store, AFileIsNoFolder) {
 
 /// What a dry run asks: the same refusals, and nothing is made.
 TEST(Store, FoldersAreCheckedByLookingOnly) {
-  ScratchFolder folder;
+  TempFolder folder;
   EXPECT_NO_THROW(check_folders({folder / "a/b"}, 1_MiB, AllowRam::kYes));
   const Bytes much = 2 * free_bytes(folder.path());
   const Error full = error_of([&] { check_folders({folder / "a"}, much, AllowRam::kYes); });
   EXPECT_EQ(full.code, Errc::kBudget);
   EXPECT_THAT(full.what(), HasSubstr(format_bytes(much)));
   EXPECT_TRUE(folder.empty());
-  std::ofstream(folder / "file") << "x";
+  folder.write("file", "x");
   for (const char* name : {"file", "file/under"}) {
     const Error error = error_of([&] { check_folders({folder / name}, 0, AllowRam::kYes); });
     EXPECT_EQ(error.code, Errc::kConfig);
@@ -123,7 +125,7 @@ TEST(Store, FoldersAreCheckedByLookingOnly) {
 
 TEST(Store, AFolderWithoutPermissionIsFoundByLooking) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
-  ScratchFolder folder;
+  TempFolder folder;
   std::filesystem::permissions(
       folder.path(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
   const Error error = error_of([&] { check_folders({folder / "new"}, 0, AllowRam::kYes); });
@@ -133,7 +135,7 @@ TEST(Store, AFolderWithoutPermissionIsFoundByLooking) {
 }
 
 TEST(Store, AFileLargerThanUlimitAllowsIsFoundByLooking) {
-  ScratchFolder folder;
+  TempFolder folder;
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit small = {1_MiB, before.rlim_max};
@@ -146,14 +148,14 @@ TEST(Store, AFileLargerThanUlimitAllowsIsFoundByLooking) {
 }
 
 TEST(Store, FullIsABudgetError) {
-  ScratchFolder folder;
+  TempFolder folder;
   Store store({folder.path()}, 8_KiB, {}, AllowRam::kYes);
   store.allocate(8_KiB);
   EXPECT_EQ(error_of([&] { store.allocate(1); }).code, Errc::kBudget);
 }
 
 TEST(Store, MisuseIsRefusedBeforeAnyTransfer) {
-  ScratchFolder folder;
+  TempFolder folder;
   Store store({folder.path()}, 64_KiB, {}, AllowRam::kYes);
   const Extent extent = store.allocate(16_KiB);
   const Buffer memory(32_KiB);
@@ -170,7 +172,7 @@ TEST(Store, MisuseIsRefusedBeforeAnyTransfer) {
 }
 
 TEST(Store, SaysWhatItRunsOn) {
-  ScratchFolder folder;
+  TempFolder folder;
   Options options;
   options.engine = Engine::kThreads;
   options.direct = Direct::kFalse;
@@ -182,7 +184,7 @@ TEST(Store, SaysWhatItRunsOn) {
 }
 
 TEST(Store, TicketsOutliveIt) {
-  ScratchFolder folder;
+  TempFolder folder;
   const Buffer out = Buffer::random(4_MiB, 2);
   Ticket ticket;
   {

@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <string>
 
-#include "tests/nvme/scratch.h"
+#include "tests/nvme/buffer.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::nvme {
 namespace {
@@ -22,7 +24,7 @@ class Advance : public testing::Test {
     return error_of([&] { std::rethrow_exception(piece.error); }).what();
   }
 
-  test::ScratchFolder folder_;
+  test::TempFolder folder_;
   // Only its caching matters here, so O_DIRECT need not work in the folder.
   File file_ = File::open(folder_ / "file", Access::kCreateNew, Caching::kPageCache);
   Buffer memory_{64_KiB};
@@ -88,7 +90,7 @@ TEST_F(Advance, UnderDirectIoARaggedEndIsTransferredAgain) {
 }
 
 TEST(Job, IsCutIntoBlocksAndEndsWithTheLast) {
-  test::ScratchFolder folder;
+  test::TempFolder folder;
   const File file = File::open(folder / "file", Access::kCreateNew, Caching::kPageCache);
   const Buffer memory(40_KiB);
   const Request request{Op::kRead, &file, 4_KiB, memory.data(), 40_KiB};
@@ -112,7 +114,7 @@ TEST(Job, IsCutIntoBlocksAndEndsWithTheLast) {
 }
 
 TEST(Job, IssuesNothingMoreAfterAnError) {
-  test::ScratchFolder folder;
+  test::TempFolder folder;
   const File file = File::open(folder / "file", Access::kCreateNew, Caching::kPageCache);
   const Buffer memory(64_KiB);
   const Request request{Op::kRead, &file, 0, memory.data(), 64_KiB};

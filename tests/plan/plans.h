@@ -15,6 +15,7 @@ using plan::Limits;
 using plan::Plan;
 using plan::require_minimum;
 using plan::Slots;
+using prefetch::kTiers;
 using prefetch::MemoryTag;
 using prefetch::Tier;
 using schedule::ActivationHome;
@@ -25,11 +26,6 @@ using schedule::Setup;
 using schedule::Sharing;
 
 inline constexpr Limits kPlenty = {1ULL << 40, 1ULL << 40, 1ULL << 40};
-inline constexpr std::array kTiers = {Tier::kGpu, Tier::kCpu, Tier::kNvme};
-
-inline std::size_t index(Tier tier) {
-  return static_cast<std::size_t>(tier);
-}
 
 /// A slow machine, so that the bytes of tiny models take time: every lane has work.
 inline prefetch::CostModel slow_machine() {

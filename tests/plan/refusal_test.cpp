@@ -44,6 +44,16 @@ TEST(Refusal, ComesWhenAnyTierIsOneByteSmaller) {
   }
 }
 
+TEST(Refusal, NamesEveryTierThatIsTooSmall) {
+  const auto setup = setup_of({});
+  Limits limits = require_minimum(setup, kPlenty, 0);
+  limits[index(Tier::kCpu)] -= 1;
+  limits[index(Tier::kNvme)] -= 16_KiB;
+  EXPECT_THAT(refusal(setup, limits),
+              AllOf(HasSubstr("the cpu tier is too small"),
+                    HasSubstr("raise the limit (tiers.nvme.limit too, by 16.0 KiB)")));
+}
+
 TEST(Refusal, NamesTheClassesOfBytesOfThatTier) {
   schedule::Setup setup = setup_of({});
   EXPECT_THAT(refusal_one_byte_below(setup, Tier::kGpu),
@@ -102,6 +112,35 @@ TEST(Refusal, SuggestsWhatIsAccepted) {
     other.homes.offload_activation = ActivationHome::kNvme;
   }
   EXPECT_NO_THROW(require_minimum(other, limits, 0)) << words;
+}
+
+TEST(Refusal, WaitsForTheWorkspaceWhereAnotherPlacementMayFit) {
+  const auto setup = setup_of({.param = ParamHome::kNone, .gradient = GradientHome::kNone});
+  Limits limits = require_minimum(setup, kPlenty, 0);
+  const Limits minimum = limits;
+  limits[index(Tier::kGpu)] /= 2;
+  limits[index(Tier::kCpu)] = limits[index(Tier::kNvme)] = kPlenty[0];
+  EXPECT_EQ(plan::require_any_placement(setup, limits, 0), minimum);
+  auto known = setup;
+  known.workspace = limits[index(Tier::kGpu)];
+  EXPECT_THAT(refusal(known, limits),
+              AllOf(HasSubstr("workspace "), HasSubstr("no placement fits")));
+
+  limits[index(Tier::kGpu)] = 64_KiB;
+  EXPECT_THROW(plan::require_any_placement(setup, limits, 0), Error);
+}
+
+TEST(Refusal, OfKeepingEveryLayerSaysThatTheyNeedNotBeKept) {
+  auto setup = setup_of(
+      {.param = ParamHome::kNone, .gradient = GradientHome::kNone, .state = OptimizerHome::kCpu});
+  auto homes = setup.homes;
+  homes.recompute = schedule::Recompute::kNone;
+  const auto micro_batches = setup.micro_batches;
+  setup = schedule::make_setup(setup.model, homes);
+  setup.micro_batches = micro_batches;
+  EXPECT_EQ(make_plan(setup, kPlenty).setup.kept_layers, setup.model.decoder.layers);
+  EXPECT_THAT(refusal_one_byte_below(setup, Tier::kGpu),
+              HasSubstr("or set activation_checkpointing.policy: auto, which fits"));
 }
 
 TEST(Refusal, OfWhatNoPlacementFitsSaysWhatTheSmallestOneLacks) {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/error.h"
 #include "tests/schedule/placements.h"
+#include "tests/support/errors.h"
 
 namespace sluice::testing {
 namespace {
@@ -87,14 +87,8 @@ TEST(Setup, CutsSegmentsIntoChunksOfTheSubGroupSize) {
 TEST(Setup, WithMoreChunksThanCanBePlannedIsRefusedWithTheFix) {
   shape::Model model = tiny_model(TinyModel::kLlama);
   model.segments[0].tensors[0].shape = {std::int64_t{1} << 34, 4};
-  try {
-    schedule::make_setup(std::move(model), {.sub_group_size = 48_KiB});
-    FAIL() << "sixteen million chunks were accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, Errc::kBudget);
-    EXPECT_NE(std::string(error.what()).find("raise zero_optimization.sub_group_size"),
-              std::string::npos);
-  }
+  test::expect_error(Errc::kBudget, {"raise zero_optimization.sub_group_size"},
+                     [&] { schedule::make_setup(std::move(model), {.sub_group_size = 48_KiB}); });
 }
 
 TEST(Setup, CountsATiedEmbeddingTwice) {

@@ -10,6 +10,7 @@
 #include "engine/base/error.h"
 #include "prefetch/simulate.h"
 #include "tests/schedule/placements.h"
+#include "tests/support/errors.h"
 
 namespace sluice::testing {
 namespace {
@@ -222,12 +223,10 @@ TEST_P(Programs, AForwardWaitsForTheUpdateOfItsOwnBlockOnly) {
 TEST(OnePlacement, AStepBeforeInitIsRefused) {
   const Written run({});
   prefetch::Initialised nothing(*run.catalog.residents);
-  try {
+  const Error error = test::error_of([&] {
     prefetch::serial_minimum(*run.step, run.catalog.pools, schedule::make_lanes(), nothing);
-    FAIL() << "read weights that nobody wrote";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, Errc::kLogic);
-  }
+  });
+  EXPECT_EQ(error.code, Errc::kLogic);
 }
 
 TEST(Vocabulary, EveryKindOfOpHasItsOwnIdAndName) {

@@ -1,11 +1,12 @@
 #include "engine/shape/hf_config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "engine/base/error.h"
 #include "engine/shape/presets.h"
+#include "tests/support/errors.h"
 
 namespace sluice::shape {
 namespace {
@@ -30,15 +31,8 @@ json with(json base, const char* key, json value) {
 }
 
 void expect_refused(const json& values, const std::vector<std::string>& words) {
-  try {
-    from_config(values);
-    FAIL() << "taken: " << values.dump();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code, Errc::kConfig);
-    for (const std::string& word : words) {
-      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << word << ": " << e.what();
-    }
-  }
+  SCOPED_TRACE(values.dump());
+  test::expect_error(Errc::kConfig, words, [&] { from_config(values); });
 }
 
 TEST(FromConfig, ReadsGpt2WithTheDefaultsOfTransformers) {
@@ -161,12 +155,9 @@ TEST(FromConfig, RefusesBadValuesWithKeyValueAndFix) {
 }
 
 TEST(FromConfig, NamesTheFileItWasReadFrom) {
-  try {
-    from_config(with(gpt2(), "n_head", 5), "m/config.json");
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(std::string(e.what()).rfind("m/config.json.n_head", 0), 0U) << e.what();
-  }
+  const Error error =
+      test::error_of([] { from_config(with(gpt2(), "n_head", 5), "m/config.json"); });
+  EXPECT_THAT(error.what(), testing::StartsWith("m/config.json.n_head"));
 }
 
 TEST(ToConfig, IsReadBackAsTheSameDecoder) {

@@ -1,5 +1,6 @@
 #include "engine/shape/model.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/shape/family.h"
 #include "engine/shape/presets.h"
+#include "tests/support/errors.h"
 
 namespace sluice::shape {
 namespace {
@@ -37,15 +39,7 @@ const TensorSpec& tensor(const Model& m, std::string_view name) {
 }
 
 void expect_refused(const Decoder& d, const std::vector<std::string>& words) {
-  try {
-    make_model(d);
-    FAIL() << "made a model; expected a refusal that names " << words.front();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code, Errc::kConfig);
-    for (const std::string& word : words) {
-      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << word << ": " << e.what();
-    }
-  }
+  test::expect_error(Errc::kConfig, words, [&] { make_model(d); });
 }
 
 TEST(Model, CutsGpt2IntoEmbeddingPositionsLayersAndNorm) {
@@ -222,12 +216,8 @@ TEST(Model, RefusesSizesWhoseProductsWouldOverflow) {
 }
 
 TEST(Preset, AnUnknownNameIsAnsweredWithTheKnownOnes) {
-  try {
-    find_preset("gpt5");
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("tiny, gpt2-124m, llama-1b, llama-8b"), std::string::npos);
-  }
+  const Error error = test::error_of([] { find_preset("gpt5"); });
+  EXPECT_THAT(error.what(), testing::HasSubstr("tiny, gpt2-124m, llama-1b, llama-8b"));
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -16,26 +15,15 @@
 
 #include "engine/base/error.h"
 #include "engine/tensor/allocator.h"
+#include "tests/support/errors.h"
 
 namespace sluice::tensor {
 namespace {
 
-using ::testing::HasSubstr;
+using test::expect_error;
 
 at::Tensor bytes_of(Bytes n) {
   return at::empty({static_cast<std::int64_t>(n)}, at::TensorOptions(at::kByte));
-}
-
-template <class Body>
-std::string error_of(Body body, Errc code) {
-  try {
-    body();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code, code);
-    return e.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
 }
 
 class WorkspaceTest : public ::testing::Test {
@@ -105,7 +93,7 @@ TEST_F(WorkspaceTest, InsideAnOpEveryTensorLiesInTheWorkspace) {
 }
 
 TEST_F(WorkspaceTest, WhatWasMeasuredFitsExactlyAndAtTheSameOffsets) {
-  Workspace measuring = Workspace::unbounded();
+  Workspace measuring = Workspace::measuring(1_GiB);
   std::vector<std::uintptr_t> expected;
   {
     OpScope scope(measuring, "measured");
@@ -128,10 +116,7 @@ TEST_F(WorkspaceTest, WhatWasMeasuredFitsExactlyAndAtTheSameOffsets) {
   const auto range = memory(need - Arena::kStep);
   Workspace small(range, 0);
   OpScope scope(small, "layer 3 backward");
-  const std::string message = error_of([&] { work(range.data()); }, Errc::kBudget);
-  EXPECT_THAT(message, HasSubstr("layer 3 backward"));
-  EXPECT_THAT(message, HasSubstr("asked"));
-  EXPECT_THAT(message, HasSubstr("free"));
+  expect_error(Errc::kBudget, {"layer 3 backward", "asked", "free"}, [&] { work(range.data()); });
 }
 
 TEST_F(WorkspaceTest, AnOpThatFailedLeavesTheWorkspaceUsable) {
@@ -150,9 +135,9 @@ TEST_F(WorkspaceTest, ATensorThatOutlivesItsOpIsAnErrorThatNamesTheOp) {
   {
     OpScope scope(workspace, "head");
     escaped = at::ones({5});
-    EXPECT_THAT(error_of([&] { scope.close(); }, Errc::kLogic), HasSubstr("head"));
+    expect_error(Errc::kLogic, {"head"}, [&] { scope.close(); });
   }
-  EXPECT_THAT(error_of([&] { OpScope next(workspace, "next"); }, Errc::kLogic), HasSubstr("next"));
+  expect_error(Errc::kLogic, {"next"}, [&] { OpScope next(workspace, "next"); });
   escaped.reset();  // finds its way home without a scope
   OpScope next(workspace, "next");
   next.close();
@@ -160,7 +145,7 @@ TEST_F(WorkspaceTest, ATensorThatOutlivesItsOpIsAnErrorThatNamesTheOp) {
 
 TEST_F(WorkspaceTest, OneOpRunsAtATime) {
   Workspace first(memory(4_KiB), 0);
-  Workspace second = Workspace::unbounded();
+  Workspace second = Workspace::measuring(1_GiB);
   std::optional<OpScope> scope(std::in_place, first, "a");
   EXPECT_THROW(OpScope(second, "b"), Error);
   std::thread([&] { EXPECT_THROW(OpScope(second, "b"), Error); }).join();

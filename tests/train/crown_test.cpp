@@ -155,7 +155,7 @@ Bytes gpu_limit(Job job, GpuTier tier) {
   if (tier == GpuTier::kUnlimited) return 1_GiB;
   job.homes.recompute = schedule::Recompute::kEveryLayer;  // what is kept is no part of the minimum
   const Session session(job);
-  const Bytes minimum = session.plan().minimum[static_cast<std::size_t>(prefetch::Tier::kGpu)];
+  const Bytes minimum = session.plan().minimum[index(prefetch::Tier::kGpu)];
   if (tier == GpuTier::kMinimum) return minimum;
   Bytes layer = 0;  // the largest slot of weights in the tier
   for (std::size_t i = 0; i < session.plan().catalog.pools.size(); ++i) {

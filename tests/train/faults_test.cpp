@@ -3,9 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -17,6 +15,7 @@
 
 #include "engine/base/error.h"
 #include "tests/support/faulty_queue.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/train/tiny_run.h"
 
 namespace sluice::train {
@@ -340,31 +339,11 @@ TEST(NonFinite, SkipsBelowTheLimitLetTheRunFinish) {
   EXPECT_TRUE(fs::exists(fs::path(job.folder) / "final" / "model.safetensors"));
 }
 
-/// No file of this process may grow beyond `bytes`, until the end of the scope.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &old_);
-    const rlimit now{bytes, old_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &now);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &old_);
-    std::signal(SIGXFSZ, before_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  void (*before_)(int);
-  rlimit old_{};
-};
-
 /// Only the files of final/ are written after the last step.
 TEST(FinalWeights, AFileThatCannotGrowLeavesNoFinalFolder) {
   const TempFolder folder;
   for (const rlim_t room : {rlim_t{0}, rlim_t{100 << 10}}) {
-    std::optional<FileSizeLimit> limit;
+    std::optional<test::FileSizeLimit> limit;
     Job job = nvme_job(folder, Execution::kOverlapped);
     job.on_step = [&](const data::StepRecord& record) {
       if (record.step == record.steps) limit.emplace(room);

@@ -1,9 +1,8 @@
 #include "tests/train/tiny_run.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -96,16 +95,6 @@ class Observer : public executor::Handler {
 };
 
 }  // namespace
-
-TempFolder::TempFolder() {
-  std::string name = (fs::temp_directory_path() / "sluice-test-XXXXXX").string();
-  path_ = ::mkdtemp(name.data());
-}
-
-TempFolder::~TempFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
 
 void write_tokens(const std::string& path, std::size_t count, std::uint16_t vocab) {
   std::mt19937_64 random(7);

@@ -3,26 +3,17 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/train/session.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::train {
 
-/// A folder that goes away with the test.
-class TempFolder {
- public:
-  TempFolder();
-  ~TempFolder();
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
+using test::TempFolder;
 
 /// Raw uint16 tokens below `vocab`, from a fixed generator.
 void write_tokens(const std::string& path, std::size_t count, std::uint16_t vocab);

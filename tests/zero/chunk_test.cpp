@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "engine/base/error.h"
+#include "tests/support/errors.h"
 #include "tests/zero/random_segment.h"
 
 namespace sluice::zero {
@@ -20,14 +20,8 @@ TEST(ChunkElems, AreWholeGrainsOfTwelveBytesAnElement) {
 }
 
 TEST(ChunkElems, BelowAGrainAreRefusedWithTheMinimum) {
-  try {
-    chunk_elems(48_KiB - 1);
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code, Errc::kConfig);
-    EXPECT_NE(std::string(e.what()).find("zero_optimization.sub_group_size"), std::string::npos);
-    EXPECT_NE(std::string(e.what()).find("48KiB"), std::string::npos);
-  }
+  test::expect_error(Errc::kConfig, {"zero_optimization.sub_group_size", "48KiB"},
+                     [] { chunk_elems(48_KiB - 1); });
 }
 
 TEST(Chunks, CoverTheSegmentOnceInOrder) {
