@@ -31,7 +31,7 @@ class Ticket {
   friend class TicketSource;
   struct State {
     std::atomic<bool> done{false};
-    Nanos began = 0;             // written before done, as the next two
+    Nanos began = 0;  // written before done, as the error
     std::exception_ptr error;
     std::shared_ptr<void> keep;  // dropped when done
   };

@@ -23,17 +23,18 @@ Account::Account(const prefetch::Lanes& lanes, const prefetch::Pools& pools) {
 }
 
 std::vector<data::LaneShare> Account::between(const std::vector<LaneTime>& from,
-                                              const std::vector<LaneTime>& to) const {
-  return shares(from, to, &LaneTime::idle);
+                                              const std::vector<LaneTime>& to, Nanos passed) const {
+  return shares(from, to, &LaneTime::idle, passed);
 }
 
 std::vector<data::LaneShare> Account::overall(const std::vector<LaneTime>& from,
                                               const std::vector<LaneTime>& to) const {
-  return shares(from, to, &LaneTime::ended);
+  return shares(from, to, &LaneTime::ended, std::nullopt);
 }
 
 std::vector<data::LaneShare> Account::shares(const std::vector<LaneTime>& from,
-                                             const std::vector<LaneTime>& to, Idle idle) const {
+                                             const std::vector<LaneTime>& to, Idle idle,
+                                             std::optional<Nanos> passed) const {
   std::vector<data::LaneShare> all;
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     const Nanos busy = to[lane].busy - from[lane].busy;
@@ -43,14 +44,15 @@ std::vector<data::LaneShare> Account::shares(const std::vector<LaneTime>& from,
       waited.push_back((to[lane].*idle)[r] - (from[lane].*idle)[r]);
       sum += waited.back();
     }
+    const Nanos whole = passed.value_or(sum);
     data::LaneShare share{lanes_[lane], 0, {}};
-    if (sum > 0) {
-      const auto of_sum = [sum](Nanos n) {
-        return static_cast<double>(n) / static_cast<double>(sum);
+    if (whole > 0) {
+      const auto part = [whole](Nanos n) {
+        return static_cast<double>(n) / static_cast<double>(whole);
       };
-      share.busy = of_sum(busy);
+      share.busy = part(busy);
       for (std::size_t r = 0; r < reasons_.size(); ++r) {
-        if (waited[r] > 0) share.idle.emplace_back(reasons_[r], of_sum(waited[r]));
+        if (waited[r] > 0) share.idle.emplace_back(reasons_[r], part(waited[r]));
       }
       std::ranges::stable_sort(share.idle, std::ranges::greater{},
                                &std::pair<std::string, double>::second);

@@ -2,6 +2,7 @@
 /// people.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,11 @@ class Account {
  public:
   Account(const prefetch::Lanes& lanes, const prefetch::Pools& pools);
 
-  /// Of the time between two looks, every moment of it; what a lane waited for at the second look
-  /// is not known yet, and is "later op".
+  /// Of the time that `passed` between two looks, every moment of it; what a lane waited for at the
+  /// second look is not known yet, and is "later op".
   std::vector<data::LaneShare> between(const std::vector<executor::LaneTime>& from,
-                                       const std::vector<executor::LaneTime>& to) const;
+                                       const std::vector<executor::LaneTime>& to,
+                                       Nanos passed) const;
   /// Of a stretch of many steps, each wait under what ended it.
   std::vector<data::LaneShare> overall(const std::vector<executor::LaneTime>& from,
                                        const std::vector<executor::LaneTime>& to) const;
@@ -25,7 +27,8 @@ class Account {
  private:
   using Idle = std::vector<Nanos> executor::LaneTime::*;
   std::vector<data::LaneShare> shares(const std::vector<executor::LaneTime>& from,
-                                      const std::vector<executor::LaneTime>& to, Idle idle) const;
+                                      const std::vector<executor::LaneTime>& to, Idle idle,
+                                      std::optional<Nanos> passed) const;
 
   std::vector<std::string> lanes_;
   std::vector<std::string> reasons_;

@@ -203,7 +203,7 @@ class Session::Loop {
     record.seconds = to_seconds(finished.end - last_.end);
     mean_.add(record.seconds);
     record.mean_seconds = mean_.value();
-    record.lanes = account_.between(last_.lanes, finished.lanes);
+    record.lanes = account_.between(last_.lanes, finished.lanes, finished.end - last_.end);
     for (const data::LaneShare& lane : record.lanes) {
       if (lane.busy <= record.bound_share) continue;
       record.bound_share = lane.busy;

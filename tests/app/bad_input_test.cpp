@@ -48,7 +48,8 @@ TEST_F(BadInput, NamesThatAreNoFolderAreRefused) {
 }
 
 TEST_F(BadInput, ARunFileThatIsNotThereIsNamed) {
-  expect_refused_at_once(shell("$sluice train nowhere.yaml"), kConfig, {"nowhere.yaml"});
+  expect_refused_at_once(shell("$sluice train nowhere.yaml"), kConfig,
+                         {"nowhere.yaml", "No such file"});
 }
 
 TEST_F(BadInput, DataThatIsNotThereIsNamed) {
@@ -73,6 +74,14 @@ TEST_F(BadInput, AnNvmePathThatIsAFileIsRefused) {
                          {"tiers.nvme.paths", "tokens.bin", "not a folder"});
 }
 
+TEST_F(BadInput, AnNvmePathWithoutPermissionIsNamed) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  fs::create_directory(folder_ / "locked");
+  fs::permissions(folder_ / "locked", fs::perms::owner_read | fs::perms::owner_exec);
+  expect_refused_at_once(train("'tiers.nvme.paths=[locked/nvme]'"), kConfig,
+                         {"tiers.nvme.paths", "locked", "Permission denied"});
+}
+
 TEST_F(BadInput, AGivenNameThatIsTakenIsRefusedAndLeftAlone) {
   fs::create_directories(folder_ / "runs/mine");
   const Ending ending = train("name=mine");
@@ -83,10 +92,11 @@ TEST_F(BadInput, AGivenNameThatIsTakenIsRefusedAndLeftAlone) {
 
 TEST_F(BadInput, MemoryOfferedAsNvmeIsRefused) {
   if (!fs::is_directory("/dev/shm")) GTEST_SKIP() << "no tmpfs at /dev/shm";
+  const std::string in_memory = "/dev/shm/" + folder_.filename().string();
   expect_refused_at_once(
-      train("tiers.nvme.allow_ram_path=false 'tiers.nvme.paths=[/dev/shm/sluice-test-nvme]'"),
-      kConfig, {"tiers.nvme.paths", "tmpfs", "tiers.nvme.allow_ram_path"});
-  EXPECT_FALSE(fs::exists("/dev/shm/sluice-test-nvme"));
+      train("tiers.nvme.allow_ram_path=false 'tiers.nvme.paths=[" + in_memory + "]'"), kConfig,
+      {"tiers.nvme.paths", "tmpfs", "tiers.nvme.allow_ram_path"});
+  EXPECT_FALSE(fs::exists(in_memory));
 }
 
 TEST_F(BadInput, AModelThatDoesNotFitSaysWhichTierAndBytesAndByHowMuch) {
@@ -182,9 +192,9 @@ TEST_F(SmallDisk, ADiskTooFullForTheStateIsRefused) {
 TEST_F(SmallDisk, ADiskTooFullForTheFinalWeightsIsRefused) {
   for (const char* dry : {"", " --dry-run"}) {
     const Ending ending =
-        train_on("32K", std::string("output_dir=small/out "
-                                    "zero_optimization.offload_optimizer.device=cpu") +
-                            dry);
+        train_on("1040K", std::string("output_dir=small/out "
+                                      "zero_optimization.offload_optimizer.device=cpu") +
+                              dry);
     expect_refused_at_once(ending, kDoesNotFit, {"needed for weights", "free", "output_dir"});
     EXPECT_THAT(ending.said, testing::Not(HasSubstr("\nsmall/")));
   }

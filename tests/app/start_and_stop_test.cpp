@@ -1,5 +1,8 @@
 /// Runs that begin beside others and end before their time: by a signal, by kill -9.
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <csignal>
 
 #include "tests/app/program.h"
@@ -33,9 +36,29 @@ TEST_F(StartAndStop, ASignalEndsTheRunAfterTheStepsUnderWay) {
     EXPECT_TRUE(metrics.ends_with("}\n"));
     EXPECT_THAT(metrics.substr(metrics.rfind('\n', metrics.size() - 2) + 1),
                 HasSubstr("\"memory\""));
+    const auto told = std::ranges::count(metrics, '\n');
+    EXPECT_THAT(ending.said, HasSubstr(fmt::format("after step {} of 100000", told)));
     expect_nothing_half_written();
     fs::remove_all(folder_ / "runs");
   }
+}
+
+/// Two steps are under way when the signal comes.
+TEST_F(StartAndStop, TheStepsUnderWayAreFinishedAndTold) {
+  rewrite("gradient_accumulation_steps: 1", "gradient_accumulation_steps: 200");
+  const Ending ending = bare_shell(
+      in_the_middle("before=$(wc -l < runs/run/metrics.jsonl); kill -TERM $pid; wait $pid\n"
+                    "echo told $(($(wc -l < runs/run/metrics.jsonl) - before)); false"));
+  EXPECT_THAT(ending.said, testing::ContainsRegex("told ([2-9]|[1-9][0-9]+)\n"));
+}
+
+TEST_F(StartAndStop, AnIgnoredCtrlCStaysIgnored) {
+  const Ending ending =
+      shell("sluice=${sluice#timeout 300}; trap '' INT\n" +
+            in_the_middle("kill -INT $pid; sleep 0.5; kill -0 $pid && echo deaf; kill -TERM $pid"));
+  EXPECT_EQ(ending.code, kTerminated) << ending.said;
+  EXPECT_THAT(ending.said, HasSubstr("deaf\n"));
+  EXPECT_THAT(ending.said, AllOf(HasSubstr("stopped by SIGTERM"), Not(HasSubstr("SIGINT"))));
 }
 
 /// Steps of many micro-batches, so that the second signal comes while one is under way.
@@ -83,6 +106,21 @@ TEST_F(StartAndStop, OfTwoRunsWithOneGivenNameOneIsRefused) {
   EXPECT_THAT(ending.said, HasSubstr("codes 2 0\n"));
   EXPECT_THAT(ending.said, AllOf(HasSubstr("runs/mine exists"), HasSubstr("another name")));
   EXPECT_TRUE(exists("runs/mine/final/model.safetensors"));
+}
+
+/// The folder appears after the run has looked at the name (it has threads), before it takes it.
+TEST_F(StartAndStop, AGivenNameThatIsTakenMeanwhileIsRefused) {
+  const Ending ending = bare_shell(
+      "for try in 1 2 3 4 5 6 7 8; do\n"
+      "  OMP_WAIT_POLICY=passive $sluice train run.yaml name=mine & pid=$!\n"
+      "  while kill -0 $pid && [ $(ls /proc/$pid/task | wc -l) -lt 2 ]; do :; done\n"
+      "  kill -STOP $pid\n"
+      "  [ -d runs/mine ] || { mkdir -p runs/mine; kill -CONT $pid; wait $pid; exit; }\n"
+      "  kill -KILL $pid; wait $pid; rm -rf runs/mine  # too late: once more\n"
+      "done");
+  EXPECT_EQ(ending.code, kConfig) << ending.said;
+  EXPECT_THAT(ending.said, AllOf(HasSubstr("runs/mine exists"), HasSubstr("another name")));
+  EXPECT_TRUE(fs::is_empty(folder_ / "runs/mine"));
 }
 
 TEST_F(StartAndStop, WarningsFromBeforeTheFolderAreInItsLog) {

@@ -80,7 +80,9 @@ TEST_F(HostMemoryTest, InAContainerTheMountIsItsCgroupWhateverThePathSays) {
 }
 
 TEST_F(HostMemoryTest, VersionOneCountsToo) {
-  write("proc/self/cgroup", "7:cpu,cpuacct:/x\n4:memory:/job\n");
+  write("proc/self/cgroup", "7:cpu,cpuacct:/x\n4:pids,memory:/job\n");
+  write("sys/fs/cgroup/memory/x/memory.limit_in_bytes", mib(1) + "\n");
+  write("sys/fs/cgroup/memory/x/memory.usage_in_bytes", mib(1) + "\n");
   const std::string folder = "sys/fs/cgroup/memory/job/";
   write(folder + "memory.limit_in_bytes", mib(1024) + "\n");
   write(folder + "memory.usage_in_bytes", mib(600) + "\n");

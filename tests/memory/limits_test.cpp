@@ -135,6 +135,21 @@ TEST(Limits, OfOneMemoryThatFitAreNotChanged) {
             (Limits{12_GiB, 8_GiB, 0}));
 }
 
+TEST(Limits, OfOneMemoryAreNeverRaisedByTheSharing) {
+  const Options small_gpu = sized(0.3, 0.9);
+  EXPECT_EQ(share_host_memory({6_GiB, 18_GiB, 0}, {2_GiB, 8_GiB, 0}, small_gpu, unified()),
+            (Limits{6_GiB, 14_GiB, 0}));
+  const Options small_cpu = sized(0.9, 0.5);
+  EXPECT_EQ(share_host_memory({18_GiB, 10_GiB, 0}, {2_GiB, 8_GiB, 0}, small_cpu, unified()),
+            (Limits{7_GiB, 10_GiB, 0}));
+  const Options uneven = sized(0.75, 0.1);
+  EXPECT_EQ(share_host_memory({15_GiB, 2_GiB, 0}, {1_GiB, 1_GiB, 0}, uneven, unified()),
+            (Limits{15_GiB, 2_GiB, 0}));
+  const Options into_reserve = sized(18_GiB, std::nullopt);
+  const Limits given = resolve_limits(into_reserve, unified());
+  EXPECT_EQ(share_host_memory(given, {2_GiB, 8_GiB, 0}, into_reserve, unified()), given);
+}
+
 TEST(Limits, OfOneMemoryThatIsTooSmallForBothSayByHowMuch) {
   const Options options = sized(1.0, 1.0);
   const Error error = error_of([&] {

@@ -28,7 +28,7 @@ std::shared_ptr<const prefetch::Program> three_ops() {
   auto made = std::make_shared<prefetch::Program>("step", w.residents());
   prefetch::Op op = prefetch::make_op(0, {}, {});
   op.kind = {1, "forward"};
-  op.where = {2, -1, 1};
+  op.where = {2, 7, 1};
   made->op(op);
   made->op(prefetch::make_op(1, {}, {}));
   made->op(prefetch::make_op(1, {}, {}));
@@ -79,9 +79,10 @@ TEST(Profile, WritesAnEventPerOpOfItsStepsOnTheTracksOfTheLanes) {
   EXPECT_EQ(ops[1]["tid"], tracks["stream"]);
   EXPECT_EQ(ops[1]["ts"], 0.5);
   EXPECT_EQ(ops[1]["dur"], 2.5);
-  EXPECT_EQ(ops[1]["args"].dump(),
-            R"({"micro_batch":1,"program":"step","ready_before_us":0.5,"segment":2,"step":5,)"
-            R"("waited_for":"wide"})");
+  EXPECT_EQ(
+      ops[1]["args"].dump(),
+      R"({"chunk":7,"micro_batch":1,"program":"step","ready_before_us":0.5,"segment":2,"step":5,)"
+      R"("waited_for":"wide"})");
   EXPECT_EQ(ops[2]["tid"], tracks["wide (2)"]);
   EXPECT_EQ(ops[2]["args"]["waited_for"], "stream");
 }
@@ -140,6 +141,9 @@ TEST_P(TimeOfARun, EachLanesSharesAddUpToOneAndTheBoundIsTheBusiest) {
   for (const data::MemoryUse& use : records.back().memory) {
     EXPECT_GT(use.peak, 0U) << use.tier << ' ' << use.name;
     EXPECT_LE(use.peak, use.reserved) << use.tier << ' ' << use.name;
+    if (use.name == "workspace") {
+      EXPECT_LT(use.peak, use.reserved) << "the workers' part is twice what they need";
+    }
     if (use.tier == "cpu") cpu += use.reserved;
   }
   EXPECT_EQ(cpu, records.back().cpu_bytes);
@@ -147,27 +151,34 @@ TEST_P(TimeOfARun, EachLanesSharesAddUpToOneAndTheBoundIsTheBusiest) {
 
 TEST_P(TimeOfARun, TheProfileHasEveryOpOfItsStepsOnce) {
   Job made = job();
-  made.profile.steps = StepRange{2, 3};
+  made.profile.steps = StepRange{4, 9};  // the run has 5
+  made.data.valid = made.data.train;
+  made.eval = {.every = 1, .batches = 1};
   std::filesystem::create_directories(made.folder);
   std::size_t ops = 0;
+  std::size_t evaluation = 0;
   {
     Session session(made);
     ops = session.plan().programs.step->ops().size();
+    evaluation = session.plan().programs.evaluation->ops().size();
     session.run();
   }
   const auto json = parse(made.folder + "/trace.json");
-  std::map<int, std::size_t> seen;
+  std::map<std::pair<int, std::string>, std::size_t> seen;
   std::map<int, double> last_end;
   for (const auto& event : json["traceEvents"]) {
     if (event["ph"] != "X") continue;
-    ++seen[event["args"]["step"]];
+    ++seen[{event["args"]["step"].get<int>(), event["args"]["program"].get<std::string>()}];
     EXPECT_GE(event["args"]["ready_before_us"], 0.0);
     const double begin = event["ts"];
     double& end = last_end[event["tid"]];
     EXPECT_GE(begin, end - 1e-3);  // events of a track do not overlap
     end = begin + event["dur"].get<double>();
   }
-  EXPECT_EQ(seen, (std::map<int, std::size_t>{{2, ops}, {3, ops}}));
+  EXPECT_EQ(seen, (decltype(seen){{{4, "step"}, ops},
+                                  {{4, "evaluation"}, evaluation},
+                                  {{5, "step"}, ops},
+                                  {{5, "evaluation"}, evaluation}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Drivers, TimeOfARun,
