@@ -53,8 +53,10 @@ function(sluice_test name)
     set(test_TIMEOUT 300)
   endif()
   add_test(NAME ${name} COMMAND ${name})
+  set(tsan "TSAN_OPTIONS=set:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
+  set(lsan "LSAN_OPTIONS=set:suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
   set_tests_properties(${name} PROPERTIES LABELS "${test_LABELS}" TIMEOUT ${test_TIMEOUT}
-    ENVIRONMENT_MODIFICATION "TSAN_OPTIONS=set:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
+    ENVIRONMENT_MODIFICATION "${tsan};${lsan}")
 endfunction()
 
 # sluice_bench(NAME ROOMS room... SOURCES file...): a program that measures; scripts/bench runs it.

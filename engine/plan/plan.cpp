@@ -174,13 +174,12 @@ Limits require_minimum(const Setup& setup, const Limits& limits, std::int64_t ev
   throw refusal(draft, evaluation_batches);
 }
 
-Limits require_any_placement(const Setup& setup, const Limits& limits,
-                             std::int64_t evaluation_batches) {
+void require_any_placement(const Setup& setup, const Limits& limits,
+                           std::int64_t evaluation_batches) {
   const Plan draft = smallest_draft(setup, limits, evaluation_batches);
-  if (!short_tier(draft, limits) || other_placement_fits(draft, evaluation_batches)) {
-    return draft.minimum;
+  if (short_tier(draft, limits) && !other_placement_fits(draft, evaluation_batches)) {
+    throw refusal(draft, evaluation_batches);
   }
-  throw refusal(draft, evaluation_batches);
 }
 
 Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches,

@@ -74,8 +74,8 @@ Limits require_minimum(const schedule::Setup& setup, const Limits& limits,
 
 /// The same, but throws only when no other placement would fit either. For a setup whose workspace
 /// is not known yet: that is in every placement, so a refusal that names one that fits needs it.
-Limits require_any_placement(const schedule::Setup& setup, const Limits& limits,
-                             std::int64_t evaluation_batches);
+void require_any_placement(const schedule::Setup& setup, const Limits& limits,
+                           std::int64_t evaluation_batches);
 
 /// Throws  as require_minimum()
 Plan make_plan(const schedule::Setup& setup, const Limits& limits, std::int64_t evaluation_batches,

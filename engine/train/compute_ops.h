@@ -40,11 +40,11 @@ struct Measured {
   std::map<schedule::OpId, double> seconds;  ///< of one op of each kind
 };
 
-/// Each op is run on scratch memory, with a workspace of up to `most`; a short one three times,
-/// because a first run pays for more than itself.
+/// Each op is run on scratch memory, with all that the machine has left as its workspace; a short
+/// one three times, because a first run pays for more than itself.
 ///
 /// Thread  the compute stream's, with its number of threads set
-/// Throws  kBudget when an op needs more
-Measured measure_ops(const schedule::Setup& setup, const Numbers& numbers, Bytes most);
+/// Throws  kBudget when an op needs more than there is
+Measured measure_ops(const schedule::Setup& setup, const Numbers& numbers);
 
 }  // namespace sluice::train

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/base/clock.h"
+#include "engine/memory/host_memory.h"
 #include "engine/schedule/catalog.h"
 #include "engine/train/compute_ops.h"
 
@@ -100,9 +101,7 @@ double seconds_of(ComputeOps& ops, const OpBytes& op) {
 
 }  // namespace
 
-Measured measure_ops(const Setup& setup, const Numbers& numbers, Bytes most) {
-  tensor::Workspace arena = tensor::Workspace::measuring(most);
-  ComputeOps ops(setup, numbers, arena);
+Measured measure_ops(const Setup& setup, const Numbers& numbers) {
   Measured measured;
   bool layer_done = false;  // all layers have one shape
   for (const shape::Block& block : setup.model.blocks) {
@@ -110,14 +109,18 @@ Measured measure_ops(const Setup& setup, const Numbers& numbers, Bytes most) {
     for (const OpId id : ops_of(setup, block.kind)) {
       Scratch scratch;
       const OpBytes op = scratch_op(setup, block, id, scratch);
+      tensor::Workspace arena = tensor::Workspace::measuring(memory::host_memory().available);
+      ComputeOps ops(setup, numbers, arena);
       double seconds = seconds_of(ops, op);
       for (int again = 0; again < 2 && seconds < kLongOp; ++again) {
         seconds = std::min(seconds, seconds_of(ops, op));
       }
       measured.seconds[id] = seconds;
+      const tensor::Usage used = arena.peak();
+      measured.workspace.main = std::max(measured.workspace.main, used.main);
+      measured.workspace.side = std::max(measured.workspace.side, used.side);
     }
   }
-  measured.workspace = arena.peak();
   return measured;
 }
 

@@ -72,14 +72,6 @@ Numbers choose_numbers(const Job& job, const schedule::Setup& setup) {
 /// Room for what a run writes beside its weights: log, metrics, config.json.
 constexpr Bytes kSmallFiles = 1_MiB;
 
-/// Of the workspace: what there is beside the buffers of an op, which lie in the smallest plan too.
-/// More than the tier's limit, so that a refusal can say how much it lacks.
-Bytes most_to_measure(const plan::Limits& minimum, const memory::Machine& machine) {
-  const Bytes all = machine.device.unified ? machine.host.available : machine.device.memory;
-  const Bytes buffers = minimum[index(prefetch::Tier::kGpu)] + minimum[index(prefetch::Tier::kCpu)];
-  return all - std::min(buffers, all);
-}
-
 /// OpenMP workers allocate in no fixed order, so their arena has room for twice what was seen.
 Bytes side_arena(const tensor::Usage& usage) {
   return round_up(2 * usage.side + 64_KiB, kAlignment);
@@ -106,8 +98,8 @@ Session::Session(const Job& job)
   if (setup_.uses_nvme()) check_nvme(0);
   const memory::Machine machine = memory::this_machine();
   plan::Limits limits = memory::resolve_limits(job_.tiers, machine);
-  const plan::Limits without = plan::require_any_placement(setup_, limits, evaluation_batches());
-  const Measured measured = measure(most_to_measure(without, machine));
+  plan::require_any_placement(setup_, limits, evaluation_batches());
+  const Measured measured = measure();
   workspace_ = measured.workspace;
   setup_.workspace = round_up(workspace_.main, kAlignment) + side_arena(workspace_);
   const plan::Limits minimum = plan::require_minimum(setup_, limits, evaluation_batches());
@@ -124,14 +116,14 @@ Session::Session(const Job& job)
 
 Session::~Session() = default;
 
-Measured Session::measure(Bytes most) {
+Measured Session::measure() {
   tensor::install_allocator();
   Measured measured;
   compute_
       .run([&] {
         tensor::set_deterministic();
         tensor::set_compute_threads(numbers_.threads);
-        measured = measure_ops(setup_, numbers_, most);
+        measured = measure_ops(setup_, numbers_);
       })
       .ticket()
       .wait();

@@ -47,7 +47,7 @@ class Session {
  private:
   struct Machine;
   class Loop;
-  Measured measure(Bytes most);
+  Measured measure();
   std::int64_t evaluation_batches() const;
   void check_nvme(Bytes stored) const;   // bytes of the nvme tier
   void check_disks(Bytes stored) const;  // the same, and what else the run writes

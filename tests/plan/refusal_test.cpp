@@ -117,10 +117,9 @@ TEST(Refusal, SuggestsWhatIsAccepted) {
 TEST(Refusal, WaitsForTheWorkspaceWhereAnotherPlacementMayFit) {
   const auto setup = setup_of({.param = ParamHome::kNone, .gradient = GradientHome::kNone});
   Limits limits = require_minimum(setup, kPlenty, 0);
-  const Limits minimum = limits;
   limits[index(Tier::kGpu)] /= 2;
   limits[index(Tier::kCpu)] = limits[index(Tier::kNvme)] = kPlenty[0];
-  EXPECT_EQ(plan::require_any_placement(setup, limits, 0), minimum);
+  EXPECT_NO_THROW(plan::require_any_placement(setup, limits, 0));
   auto known = setup;
   known.workspace = limits[index(Tier::kGpu)];
   EXPECT_THAT(refusal(known, limits),
