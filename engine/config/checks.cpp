@@ -13,7 +13,8 @@
 namespace sluice::config {
 namespace {
 
-constexpr std::int64_t kMostBatch = 1 << 30;
+/// Of a micro-batch: with any hidden size, their bytes can be counted.
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 36;
 
 /// Knows where to point when two keys do not go together.
 class Checker {
@@ -97,6 +98,15 @@ void settle_batch(train::TrainOptions& train, const Checker& at) {
   batch = product;
 }
 
+void check_tokens(const Config& c, const Checker& at) {
+  const std::int64_t tokens = *c.train.train_micro_batch_size_per_gpu * c.data.seq_len;
+  if (tokens > kMostTokens) {
+    at.refuse("data.seq_len",
+              fmt::format("a micro-batch of {} such sequences is more than {} tokens",
+                          *c.train.train_micro_batch_size_per_gpu, kMostTokens));
+  }
+}
+
 void check_precision(const Config& c, const Checker& at) {
   if (c.precision.grad_dtype != DType::kBf16) return;
   if (c.precision.compute == DType::kF32) {
@@ -128,6 +138,7 @@ void check_together(Config& config, const Places& places, const std::string& fil
   check_model(config.model, at);
   check_length(config.train, at);
   settle_batch(config.train, at);
+  check_tokens(config, at);
   check_precision(config, at);
   warn(config);
 }

@@ -32,7 +32,7 @@ void append(std::vector<Field>& all, std::vector<Field> more) {
 }
 
 constexpr std::int64_t kMostCount = 1'000'000'000'000'000;
-constexpr std::int64_t kMostBatch = 1 << 30;
+constexpr std::int64_t kMostEpochs = 1'000'000;
 constexpr Bytes kMostBytes = Bytes{1} << 50;
 /// The spans of more would take memory that no tier counts.
 constexpr std::int64_t kMostStepsProfiled = 100;
@@ -97,7 +97,7 @@ std::vector<Field> train_fields() {
           "length of the run; 0 only writes the initial weights. At most one of steps, epochs and "
           "tokens; none is one epoch",
           &C::train, &T::steps),
-      key("train.epochs", or_null(count(1, kMostCount)), "length of the run", &C::train,
+      key("train.epochs", or_null(count(1, kMostEpochs)), "length of the run", &C::train,
           &T::epochs),
       key("train.tokens", or_null(count(1, kMostCount)), "length of the run", &C::train,
           &T::tokens),

@@ -2,6 +2,7 @@
 /// from it: a key that is not here does not exist.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +13,8 @@
 #include "engine/config/scalars.h"
 
 namespace sluice::config {
+
+inline constexpr std::int64_t kMostBatch = 1 << 30;  ///< samples
 
 struct Field {
   std::string path;   ///< "aio.queue_depth"

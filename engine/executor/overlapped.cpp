@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "engine/base/error.h"
@@ -34,9 +35,10 @@ class Overlapped final : public Driver {
       lanes_.emplace_back(now, reasons_.size());
     try {
       for (LaneId lane = 0; lane < lanes_.size(); ++lane) open(lane);
-    } catch (...) {
+    } catch (const std::system_error& e) {
       close();
-      throw;
+      throw Error(Errc::kEnv,
+                  fmt::format("no threads for the lanes: {}; raise `ulimit -u`", e.what()));
     }
   }
   ~Overlapped() override { close(); }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -83,10 +84,12 @@ HostMemory lower_upwards(HostMemory least, const Version& version, const fs::pat
 
 HostMemory host_memory(const std::string& root) {
   const fs::path base = root;
+  errno = 0;
   const auto kib = number_after(base / "proc/meminfo", "MemAvailable:");
   SLUICE_CHECK(kib, kEnv,
-               fmt::format("{} does not say how much memory is available (MemAvailable)",
-                           (base / "proc/meminfo").string()));
+               fmt::format("{} does not say how much memory is available (MemAvailable){}",
+                           (base / "proc/meminfo").string(),
+                           errno == EMFILE ? ": too many open files, raise `ulimit -n`" : ""));
   HostMemory least{*kib << 10, "this machine"};
   // Lines "4:memory:/a/b" of version 1 and "0::/a/b" of version 2.
   std::ifstream cgroups(base / "proc/self/cgroup");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "engine/base/error.h"
@@ -101,10 +102,15 @@ Limits resolve_limits(const Options& options, const Machine& machine) {
   return limits;
 }
 
+Bytes host_limit(const Options& options, const Machine& machine) {
+  if (!machine.device.unified) return std::numeric_limits<Bytes>::max();
+  return minus(machine.host.available, options.cpu.limit ? 0 : options.cpu.reserve);
+}
+
 Limits share_host_memory(const Limits& limits, const Limits& minimum, const Options& options,
                          const Machine& machine) {
   const Bytes reserve = options.cpu.limit ? 0 : options.cpu.reserve;
-  const Bytes all = minus(machine.host.available, reserve);
+  const Bytes all = host_limit(options, machine);
   if (!machine.device.unified || limits[kGpu] + limits[kCpu] <= all) return limits;
   const bool gpu_size = std::holds_alternative<Bytes>(options.gpu.limit);
   const bool cpu_size = options.cpu.limit && std::holds_alternative<Bytes>(*options.cpu.limit);

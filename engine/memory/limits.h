@@ -32,6 +32,9 @@ using Limits = prefetch::BytesByTier;
 /// Throws  kBudget when a size is more than there is, or two are together
 Limits resolve_limits(const Options& options, const Machine& machine = this_machine());
 
+/// Of gpu and cpu together, where they are cut from one memory; else without end.
+Bytes host_limit(const Options& options, const Machine& machine);
+
 /// The second half of the note: no byte is in two limits any more. `minimum`: what each tier cannot
 /// do without.
 ///

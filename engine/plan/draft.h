@@ -12,6 +12,9 @@ namespace sluice::plan {
 /// are planned. Looks at no limits.
 Plan write_draft(const schedule::Setup& setup, std::int64_t evaluation_batches);
 
+/// More chunks than this only make the program longer.
+inline constexpr std::uint64_t kEnoughChunks = 2048;
+
 /// What `sub_group_size` may become, the one to prefer first: itself when it is given; for auto,
 /// sizes that cut this model differently and not into too many chunks.
 std::vector<schedule::Setup> chunk_choices(const schedule::Setup& setup);

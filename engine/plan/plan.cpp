@@ -48,7 +48,7 @@ std::vector<std::unique_ptr<Plan>> drafts(const Setup& setup, const Limits& limi
       fitting.push_back(std::move(draft));
     }
   }
-  if (fitting.empty()) throw refusal(*tight, evaluation_batches);
+  if (fitting.empty()) throw refusal(*tight, evaluation_batches).error;
   return fitting;
 }
 
@@ -168,18 +168,19 @@ std::vector<std::shared_ptr<const prefetch::Program>> Programs::in_order() const
   return {init, step, evaluation, final};
 }
 
-Limits require_minimum(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches) {
+prefetch::BytesByTier require_minimum(const Setup& setup, const Limits& limits,
+                                      std::int64_t evaluation_batches) {
   const Plan draft = smallest_draft(setup, limits, evaluation_batches);
   if (!short_tier(draft, limits)) return draft.minimum;
-  throw refusal(draft, evaluation_batches);
+  throw refusal(draft, evaluation_batches).error;
 }
 
 void require_any_placement(const Setup& setup, const Limits& limits,
                            std::int64_t evaluation_batches) {
   const Plan draft = smallest_draft(setup, limits, evaluation_batches);
-  if (short_tier(draft, limits) && !other_placement_fits(draft, evaluation_batches)) {
-    throw refusal(draft, evaluation_batches);
-  }
+  if (!short_tier(draft, limits)) return;
+  const Refusal refused = refusal(draft, evaluation_batches);
+  if (!refused.another_fits) throw refused.error;
 }
 
 Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches,

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,7 +26,14 @@
 namespace sluice::plan {
 
 /// Bytes that a run may use, by prefetch::Tier.
-using Limits = prefetch::BytesByTier;
+struct Limits : prefetch::BytesByTier {
+  constexpr Limits() : prefetch::BytesByTier{} {}
+  constexpr Limits(Bytes gpu, Bytes cpu, Bytes nvme) : prefetch::BytesByTier{gpu, cpu, nvme} {}
+  constexpr Limits(const prefetch::BytesByTier& tiers) : prefetch::BytesByTier(tiers) {}
+
+  /// Where the device computes in host memory: of gpu and cpu together.
+  Bytes host = std::numeric_limits<Bytes>::max();
+};
 /// By pool.
 using Slots = std::vector<std::uint32_t>;
 
@@ -61,19 +69,18 @@ struct Plan {
   Programs programs;
   Slots minimum_slots;  ///< of the serial run
   Limits limits{};
-  Limits minimum{};  ///< bytes of the serial minimum, by tier
-  Limits planned{};  ///< bytes of the pools, by tier
+  prefetch::BytesByTier minimum{};  ///< of the serial minimum
+  prefetch::BytesByTier planned{};  ///< of the pools
   Forecast forecast;
 };
 
 /// Bytes by tier of the smallest plan. Throws kBudget when a tier cannot hold it: which tier, by
-/// class of bytes, by how much it is short, and which placement would fit. Cheap: simulates
-/// nothing.
-Limits require_minimum(const schedule::Setup& setup, const Limits& limits,
-                       std::int64_t evaluation_batches);
+/// class of bytes, by how much it is short, and which placement would fit. Simulates nothing.
+prefetch::BytesByTier require_minimum(const schedule::Setup& setup, const Limits& limits,
+                                      std::int64_t evaluation_batches);
 
 /// The same, but throws only when no other placement would fit either. For a setup whose workspace
-/// is not known yet: that is in every placement, so a refusal that names one that fits needs it.
+/// is not measured yet: that takes memory, which there may only be where some placement fits.
 void require_any_placement(const schedule::Setup& setup, const Limits& limits,
                            std::int64_t evaluation_batches);
 

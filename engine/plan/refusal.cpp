@@ -25,14 +25,20 @@ using schedule::Setup;
 /// Chunks of a suggested placement where the file's own would be too large.
 constexpr Bytes kSmallChunk = 4_MiB;
 
-/// The bytes of this tier, by class: "parameters 1.0 GiB, activations 20.0 MiB".
-std::string classes(const Plan& draft, Tier tier) {
-  std::array<Bytes, prefetch::kMemoryTags> bytes{};
+using BytesByTag = std::array<Bytes, prefetch::kMemoryTags>;
+
+BytesByTag bytes_by_tag(const Plan& draft, Tier tier) {
+  BytesByTag bytes{};
   for (std::size_t i = 0; i < draft.catalog.pools.size(); ++i) {
     const auto& pool = draft.catalog.pools[i];
     if (pool.tier != tier) continue;
     bytes[static_cast<std::size_t>(draft.catalog.tags[i])] += pool.slot * pool.slots;
   }
+  return bytes;
+}
+
+/// "parameters 1.0 GiB, activations 20.0 MiB".
+std::string classes(const BytesByTag& bytes) {
   std::string text;
   for (std::size_t tag = 0; tag < bytes.size(); ++tag) {
     if (bytes[tag] == 0) continue;
@@ -78,13 +84,36 @@ double traffic(const Plan& draft) {
   return bytes;
 }
 
+Bytes beyond(Bytes need, Bytes limit) {
+  return need - std::min(need, limit);
+}
+
+/// Bytes of gpu and cpu together that are in no limit of their own, but of one memory.
+Bytes missing_of_host(const Plan& draft, const Limits& limits) {
+  return beyond(draft.minimum[index(Tier::kGpu)] + draft.minimum[index(Tier::kCpu)], limits.host);
+}
+
 /// Bytes that all tiers together lack.
 Bytes missing(const Plan& draft, const Limits& limits) {
-  Bytes bytes = 0;
-  for (std::size_t i = 0; i < limits.size(); ++i) {
-    bytes += draft.minimum[i] - std::min(draft.minimum[i], limits[i]);
+  const auto of = [&](Tier tier) {
+    return beyond(draft.minimum[index(tier)], limits[index(tier)]);
+  };
+  return std::max(of(Tier::kGpu) + of(Tier::kCpu), missing_of_host(draft, limits)) +
+         of(Tier::kNvme);
+}
+
+/// "1.0 GiB in the cpu tier, 2.0 GiB in the nvme tier".
+std::string lacks(const Plan& draft, const Limits& limits) {
+  std::string text;
+  for (const Tier tier : prefetch::kTiers) {
+    const Bytes short_by = beyond(draft.minimum[index(tier)], limits[index(tier)]);
+    if (short_by == 0) continue;
+    text += fmt::format("{}{} in the {} tier", text.empty() ? "" : ", ", format_bytes(short_by),
+                        name_of(tier));
   }
-  return bytes;
+  if (!text.empty()) return text;
+  return fmt::format("{} of the host memory that the gpu and the cpu tier share",
+                     format_bytes(missing_of_host(draft, limits)));
 }
 
 const char* word(ParamHome home) {
@@ -122,10 +151,18 @@ std::string settings(const schedule::Options& from, const schedule::Options& to)
   return text;
 }
 
-/// What helps when no placement does, or beside one: the class that is the largest in this tier.
-std::string other_advice(Tier tier) {
+/// What helps when no placement does: it depends on what there is most of.
+std::string other_advice(Tier tier, const BytesByTag& bytes) {
   if (tier == Tier::kNvme) return "free space there or name more tiers.nvme.paths";
-  return "lower train.train_micro_batch_size_per_gpu or data.seq_len, or use a smaller model";
+  const auto most = std::max_element(bytes.begin(), bytes.end()) - bytes.begin();
+  switch (static_cast<MemoryTag>(most)) {
+    case MemoryTag::kParam:
+    case MemoryTag::kGradient:
+    case MemoryTag::kState:
+      return "use a smaller model";
+    default:
+      return "lower train.train_micro_batch_size_per_gpu or data.seq_len, or use a smaller model";
+  }
 }
 
 struct Search {
@@ -133,19 +170,22 @@ struct Search {
   Plan smallest;                ///< lacks the least
 };
 
-/// Each placement is tried with the chunks of the file, and with small ones if it needs them.
+/// Each placement is tried with the chunks of the draft, and with small ones if it needs them and
+/// there are not too many.
 Search search(const Plan& draft, const Limits& limits, std::int64_t evaluation_batches) {
   Search found{std::nullopt, draft};
   double least = std::numeric_limits<double>::infinity();
   for (const Setup& other : alternatives(draft.setup)) {
     std::vector<Setup> cuts = {other};
     if (other.homes.sub_group_size.value_or(0) > kSmallChunk) {
-      cuts.push_back(schedule::with_chunks(other, kSmallChunk));
+      Setup small = schedule::with_chunks(other, kSmallChunk);
+      if (small.chunk_count() <= kEnoughChunks) cuts.push_back(std::move(small));
     }
     for (const Setup& cut : cuts) {
       Plan plan = write_draft(cut, evaluation_batches);
-      if (missing(plan, limits) < missing(found.smallest, limits)) found.smallest = plan;
-      if (short_tier(plan, limits)) continue;
+      const Bytes lacking = missing(plan, limits);
+      if (lacking < missing(found.smallest, limits)) found.smallest = plan;
+      if (lacking > 0) continue;
       const double moved = traffic(plan);
       if (moved < least) {
         least = moved;
@@ -159,39 +199,38 @@ Search search(const Plan& draft, const Limits& limits, std::int64_t evaluation_b
 
 }  // namespace
 
-bool other_placement_fits(const Plan& draft, std::int64_t evaluation_batches) {
-  return search(draft, draft.limits, evaluation_batches).fitting.has_value();
-}
-
-Error refusal(const Plan& draft, std::int64_t evaluation_batches) {
-  const Tier tier = *short_tier(draft, draft.limits);
+Refusal refusal(const Plan& draft, std::int64_t evaluation_batches) {
+  const Limits& limits = draft.limits;
+  const Tier tier = *short_tier(draft, limits);
   const Bytes need = draft.minimum[index(tier)];
-  const Bytes have = draft.limits[index(tier)];
+  const Bytes have = limits[index(tier)];
+  const BytesByTag bytes = bytes_by_tag(draft, tier);
   std::string text = fmt::format(
       "the {} tier is too small: the smallest plan needs {} ({}), tiers.{}.limit gives {}: {} "
-      "({} B) short; raise the limit",
-      name_of(tier), format_bytes(need), classes(draft, tier), name_of(tier), format_bytes(have),
+      "({} B) short",
+      name_of(tier), format_bytes(need), classes(bytes), name_of(tier), format_bytes(have),
       format_bytes(need - have), need - have);
+  if (tier == Tier::kGpu && draft.setup.workspace == 0) {
+    text += ", and by a workspace, which is measured when the rest fits";
+  }
+  text += "; raise the limit";
   for (const Tier other : prefetch::kTiers) {
-    const std::size_t i = index(other);
-    if (other == tier || draft.minimum[i] <= draft.limits[i]) continue;
-    text += fmt::format(" (tiers.{}.limit too, by {})", name_of(other),
-                        format_bytes(draft.minimum[i] - draft.limits[i]));
+    const Bytes short_by = beyond(draft.minimum[index(other)], limits[index(other)]);
+    if (other == tier || short_by == 0) continue;
+    text += fmt::format(" (tiers.{}.limit too, by {})", name_of(other), format_bytes(short_by));
   }
-  const Search found = search(draft, draft.limits, evaluation_batches);
+  const Search found = search(draft, limits, evaluation_batches);
   if (found.fitting) {
-    return {Errc::kBudget, fmt::format("{}, or {}, which fits", text,
-                                       settings(draft.setup.homes, found.fitting->setup.homes))};
+    return {{Errc::kBudget, fmt::format("{}, or {}, which fits", text,
+                                        settings(draft.setup.homes, found.fitting->setup.homes))},
+            true};
   }
-  text += fmt::format(", or {}; no placement fits", other_advice(tier));
+  text += fmt::format(", or {}; no placement fits", other_advice(tier, bytes));
   const std::string nearest = settings(draft.setup.homes, found.smallest.setup.homes);
   if (!nearest.empty()) {
-    const Tier still = *short_tier(found.smallest, draft.limits);
-    const std::size_t i = index(still);
-    text += fmt::format("; the nearest: {}, lacks {} in the {} tier", nearest,
-                        format_bytes(found.smallest.minimum[i] - draft.limits[i]), name_of(still));
+    text += fmt::format("; the nearest: {}, lacks {}", nearest, lacks(found.smallest, limits));
   }
-  return {Errc::kBudget, text};
+  return {{Errc::kBudget, text}, false};
 }
 
 }  // namespace sluice::plan

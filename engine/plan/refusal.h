@@ -6,12 +6,14 @@
 
 namespace sluice::plan {
 
+struct Refusal {
+  Error error;
+  bool another_fits;  ///< another placement of the same step
+};
+
 /// kBudget, of a draft that some tier cannot hold: what the tier needs, by class of bytes, what it
 /// has, and the settings of the placement that fits every tier with the least traffic; or, when
 /// none does, what the smallest one lacks.
-Error refusal(const Plan& draft, std::int64_t evaluation_batches);
-
-/// Another placement of the same step fits the draft's limits.
-bool other_placement_fits(const Plan& draft, std::int64_t evaluation_batches);
+Refusal refusal(const Plan& draft, std::int64_t evaluation_batches);
 
 }  // namespace sluice::plan

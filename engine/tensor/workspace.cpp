@@ -56,9 +56,14 @@ void* malloc_aligned(Bytes n) {
 struct Workspace::Reservation {
   static constexpr Bytes kCommit = 64_MiB;
 
-  /// Half for each arena.
-  explicit Reservation(Bytes arena) : size(2 * round_up(arena, kCommit)) {
-    void* p = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  /// Half for each arena; less where `ulimit -v` leaves less.
+  explicit Reservation(Bytes arena) : size(2 * round_up(std::max<Bytes>(arena, 1), kCommit)) {
+    void* p = MAP_FAILED;
+    while (true) {
+      p = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (p != MAP_FAILED || size <= 2 * kCommit) break;
+      size = 2 * round_up(size / 4, kCommit);
+    }
     SLUICE_CHECK(p != MAP_FAILED, kEnv,
                  fmt::format("workspace: the system refused {} of addresses to measure ops in "
                              "({}); raise `ulimit -v`",
@@ -79,7 +84,7 @@ struct Workspace::Reservation {
     committed = wanted;
   }
 
-  const Bytes size;
+  Bytes size;
   std::byte* base = nullptr;
   Bytes main_committed = 0;
   Bytes side_committed = 0;
@@ -101,9 +106,9 @@ Workspace::Workspace(std::span<std::byte> memory, Bytes side)
 Workspace::Workspace(std::unique_ptr<Reservation> reservation, Bytes most)
     : reservation_(std::move(reservation)),
       base_(reservation_->base),
-      main_(most),
+      main_(std::min(most, reservation_->size / 2)),
       side_base_(base_ + reservation_->size / 2),
-      side_(most) {
+      side_(main_.capacity()) {
   enlist(this);
 }
 

@@ -98,11 +98,12 @@ Session::Session(const Job& job)
   if (setup_.uses_nvme()) check_nvme(0);
   const memory::Machine machine = memory::this_machine();
   plan::Limits limits = memory::resolve_limits(job_.tiers, machine);
+  limits.host = memory::host_limit(job_.tiers, machine);
   plan::require_any_placement(setup_, limits, evaluation_batches());
   const Measured measured = measure();
   workspace_ = measured.workspace;
   setup_.workspace = round_up(workspace_.main, kAlignment) + side_arena(workspace_);
-  const plan::Limits minimum = plan::require_minimum(setup_, limits, evaluation_batches());
+  const auto minimum = plan::require_minimum(setup_, limits, evaluation_batches());
   check_disks(minimum[index(prefetch::Tier::kNvme)]);
   limits = memory::share_host_memory(limits, minimum, job_.tiers, machine);
   const plan::Rates rates = job_.rates ? *job_.rates
@@ -141,6 +142,7 @@ void Session::check_disks(Bytes stored) const {
   const auto& tier = job_.tiers.nvme;
   if (stored > 0) check_nvme(stored);
   const Bytes weights = setup_.model.parameters() * size_of(job_.final_dtype);
+  nvme::check_file_size(job_.folder, weights);
   const nvme::Filesystem disk = nvme::filesystem_of(job_.folder);
   const bool shared = stored > 0 && std::ranges::all_of(tier.paths, [&](const std::string& path) {
                         return nvme::filesystem_of(path).device == disk.device;

@@ -116,6 +116,17 @@ TEST_F(BadInput, AWorkspaceThatDoesNotFitIsRefusedWithAllThatItLacks) {
                          kDoesNotFit, {"gpu tier", "workspace 9.", "MiB", "short", "data.seq_len"});
 }
 
+TEST_F(BadInput, AddressesThatUlimitTakesAwayAreNotNeeded) {
+  const Ending ending = shell("ulimit -v 8000000\n$sluice train run.yaml");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+}
+
+TEST_F(BadInput, SizesThatCannotBeCountedAreRefused) {
+  expect_refused_at_once(train("model.config.n_positions=16777216 data.seq_len=16777216 "
+                               "train.train_micro_batch_size_per_gpu=1073741824"),
+                         kConfig, {"data.seq_len", "tokens"});
+}
+
 TEST_F(BadInput, KeepingEveryLayerNeedsItsWeightsOnTheDevice) {
   expect_refused_at_once(train("activation_checkpointing.policy=none tiers.gpu.unified=false"),
                          kConfig, {"policy: none", "offload_param.device: none"});

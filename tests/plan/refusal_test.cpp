@@ -54,6 +54,27 @@ TEST(Refusal, NamesEveryTierThatIsTooSmall) {
                     HasSubstr("raise the limit (tiers.nvme.limit too, by 16.0 KiB)")));
 }
 
+/// Where the device computes in host memory, what one tier gives up the other one needs.
+TEST(Refusal, CountsOneMemoryOnce) {
+  const auto setup = setup_of({.state = OptimizerHome::kCpu});
+  const auto minimum = require_minimum(setup, kPlenty, 0);
+  Limits limits = kPlenty;
+  limits[index(Tier::kCpu)] = minimum[index(Tier::kCpu)] - 1;
+  limits[index(Tier::kNvme)] = 0;
+  EXPECT_THAT(refusal(setup, limits), HasSubstr("which fits"));
+  limits.host = limits[index(Tier::kCpu)];
+  EXPECT_THAT(refusal(setup, limits), AllOf(HasSubstr("no placement fits"), HasSubstr("lacks")));
+}
+
+TEST(Refusal, BeforeTheWorkspaceIsMeasuredSaysThatItComesOnTop) {
+  auto setup = setup_of({});
+  const Limits tiny{1, kPlenty[1], kPlenty[2]};
+  setup.workspace = 0;
+  EXPECT_THAT(refusal(setup, tiny), HasSubstr("short, and by a workspace"));
+  setup.workspace = 64_KiB;
+  EXPECT_THAT(refusal(setup, tiny), ::testing::Not(HasSubstr("and by a workspace")));
+}
+
 TEST(Refusal, NamesTheClassesOfBytesOfThatTier) {
   schedule::Setup setup = setup_of({});
   EXPECT_THAT(refusal_one_byte_below(setup, Tier::kGpu),
