@@ -39,6 +39,9 @@ class Overlapped final : public Driver {
       close();
       throw Error(Errc::kEnv,
                   fmt::format("no threads for the lanes: {}; raise `ulimit -u`", e.what()));
+    } catch (...) {
+      close();  // else the threads that there are would wait for ever
+      throw;
     }
   }
   ~Overlapped() override { close(); }

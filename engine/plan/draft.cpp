@@ -17,6 +17,7 @@ using schedule::Setup;
 
 /// Bytes of state per chunk that auto chooses from, the one to prefer first.
 constexpr std::array<Bytes, 5> kChunkSizes = {32_MiB, 16_MiB, 64_MiB, 8_MiB, 4_MiB};
+
 /// Slots per pool that the serial run of every program needs.
 Slots serial_slots(const Plan& plan) {
   const auto& pools = plan.catalog.pools;

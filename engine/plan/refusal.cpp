@@ -88,16 +88,18 @@ Bytes beyond(Bytes need, Bytes limit) {
   return need - std::min(need, limit);
 }
 
-/// Bytes of gpu and cpu together that are in no limit of their own, but of one memory.
+Bytes missing_in(Tier tier, const Plan& draft, const Limits& limits) {
+  return beyond(draft.minimum[index(tier)], limits[index(tier)]);
+}
+
+/// Of the one memory that gpu and cpu may share.
 Bytes missing_of_host(const Plan& draft, const Limits& limits) {
   return beyond(draft.minimum[index(Tier::kGpu)] + draft.minimum[index(Tier::kCpu)], limits.host);
 }
 
 /// Bytes that all tiers together lack.
 Bytes missing(const Plan& draft, const Limits& limits) {
-  const auto of = [&](Tier tier) {
-    return beyond(draft.minimum[index(tier)], limits[index(tier)]);
-  };
+  const auto of = [&](Tier tier) { return missing_in(tier, draft, limits); };
   return std::max(of(Tier::kGpu) + of(Tier::kCpu), missing_of_host(draft, limits)) +
          of(Tier::kNvme);
 }
@@ -106,7 +108,7 @@ Bytes missing(const Plan& draft, const Limits& limits) {
 std::string lacks(const Plan& draft, const Limits& limits) {
   std::string text;
   for (const Tier tier : prefetch::kTiers) {
-    const Bytes short_by = beyond(draft.minimum[index(tier)], limits[index(tier)]);
+    const Bytes short_by = missing_in(tier, draft, limits);
     if (short_by == 0) continue;
     text += fmt::format("{}{} in the {} tier", text.empty() ? "" : ", ", format_bytes(short_by),
                         name_of(tier));
@@ -215,7 +217,7 @@ Refusal refusal(const Plan& draft, std::int64_t evaluation_batches) {
   }
   text += "; raise the limit";
   for (const Tier other : prefetch::kTiers) {
-    const Bytes short_by = beyond(draft.minimum[index(other)], limits[index(other)]);
+    const Bytes short_by = missing_in(other, draft, limits);
     if (other == tier || short_by == 0) continue;
     text += fmt::format(" (tiers.{}.limit too, by {})", name_of(other), format_bytes(short_by));
   }
