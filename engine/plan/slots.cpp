@@ -75,10 +75,13 @@ Choice Chooser::choose(const Limits& limits) {
   if (!trimmed_ && trials_.left() < kFewestTrials) return shared;
   Choice best = trimmed();
   if (fits(bytes_by_tier(draft_.catalog.pools, best.slots), limits)) return best;
-  const Choice taken = squeezed(best, limits);
-  if (taken.seconds == kNever) return shared;  // the trials ran out: what was taken was a guess
-  shared.seconds = trials_.seconds(shared.slots);
-  return shared.seconds < taken.seconds ? shared : taken;
+  best = squeezed(best, limits);
+  if (best.seconds == kNever) return shared;  // the trials ran out: what was taken was a guess
+  for (const Slots& slots : {shared.slots, draft_.minimum_slots}) {
+    const double seconds = trials_.seconds(slots);
+    if (seconds < best.seconds) best = {slots, seconds};
+  }
+  return best;
 }
 
 Choice Chooser::trimmed() {
@@ -86,6 +89,8 @@ Choice Chooser::trimmed() {
     Slots slots = ample_;
     trim(slots);
     trimmed_ = Choice{slots, trials_.seconds(slots)};
+    const double least = trials_.seconds(draft_.minimum_slots);
+    if (least < trimmed_->seconds) trimmed_ = Choice{draft_.minimum_slots, least};
   }
   return *trimmed_;
 }

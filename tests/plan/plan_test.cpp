@@ -92,33 +92,43 @@ TEST_P(EveryPlan, WithMemoryToSpareIsAsFastAsMemoryWithoutEndAndTakesNoMoreThanI
   EXPECT_LE(p.forecast.step_s, step_with(p, p.minimum_slots));
 }
 
-TEST(Plan, NeverExceedsALimitNorFallsBelowAMinimumAndIsNoSlowerWithMoreMemory) {
+TEST(Plan, NeverExceedsALimitNorFallsBelowItsMinimumNorIsSlowerThanThere) {
   EXPECT_TRUE(rc::check([] {
     const auto setup = setup_of(*rc::gen::elementOf(all_placements()));
-    const Limits minimum = require_minimum(setup, kPlenty, 0);
+    Limits limits = require_minimum(setup, kPlenty, 0);
     const Plan most = make_plan(setup, kPlenty);
-    Limits small{}, large{};
     for (const Tier tier : kTiers) {
-      const Bytes low = minimum[index(tier)];
-      const auto some = [low](Bytes up_to) {
-        return up_to <= low ? low : *rc::gen::inRange<Bytes>(low, up_to + 1);
-      };
-      large[index(tier)] = some(most.planned[index(tier)] + 64_KiB);
-      small[index(tier)] = some(large[index(tier)]);
+      Bytes& limit = limits[index(tier)];
+      const Bytes up_to = most.planned[index(tier)] + 64_KiB;
+      if (limit < up_to) limit = *rc::gen::inRange<Bytes>(limit, up_to + 1);
     }
-    const Plan a = make_plan(setup, small);
-    const Plan b = make_plan(setup, large);
-    RC_ASSERT(a.planned == bytes_of_pools(a));
-    for (const Tier tier : kTiers) {
-      RC_ASSERT(a.planned[index(tier)] <= small[index(tier)]);
-      RC_ASSERT(b.planned[index(tier)] <= large[index(tier)]);
+    const Plan p = make_plan(setup, limits);
+    RC_ASSERT(p.planned == bytes_of_pools(p));
+    for (const Tier tier : kTiers) RC_ASSERT(p.planned[index(tier)] <= limits[index(tier)]);
+    for (std::size_t i = 0; i < p.catalog.pools.size(); ++i) {
+      RC_ASSERT(p.catalog.pools[i].slots >= p.minimum_slots[i]);
     }
-    for (std::size_t i = 0; i < a.catalog.pools.size(); ++i) {
-      RC_ASSERT(a.catalog.pools[i].slots >= a.minimum_slots[i]);
-    }
-    RC_ASSERT(b.forecast.step_s <= a.forecast.step_s * 1.02);  // both searches are greedy
-    RC_ASSERT(a.forecast.step_s <= step_with(a, a.minimum_slots) * 1.0001);
+    RC_ASSERT(p.forecast.step_s <= step_with(p, p.minimum_slots));
   }));
+}
+
+/// The search is greedy, so this is no theorem: it is what it must reach on these plans. (What may
+/// keep its forward may take 2% for it.)
+TEST_P(EveryPlan, IsHardlySlowerWithMoreMemory) {
+  const auto setup = setup_of(GetParam());
+  const Plan most = make_plan(setup, kPlenty);
+  const Limits minimum = require_minimum(setup, kPlenty, 0);
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const Bytes eighths : {0_B, 1_B, 2_B, 4_B, 8_B}) {
+    Limits limits = minimum;
+    for (const Tier tier : kTiers) {
+      const std::size_t i = index(tier);
+      limits[i] += (std::max(most.planned[i], minimum[i]) - minimum[i]) * eighths / 8;
+    }
+    const double step_s = make_plan(setup, limits).forecast.step_s;
+    EXPECT_LE(step_s, fastest * 1.02) << eighths << " eighths of what it wants";
+    fastest = std::min(fastest, step_s);
+  }
 }
 
 TEST(Plan, BelowWhatItWantsGivesSlotsWhereTheyShortenTheStep) {
