@@ -118,6 +118,8 @@ Kind<std::variant<Bytes, double>> size_or_fraction() {
               if (n == 0) refuse(v, at, "nothing fits in no bytes");
               return n;
             }
+            const bool percent = text_of(v, at).ends_with('%');
+            if (!percent && read_number(v, at) > 1) return read_size(v, at);  // it has no unit
             const double x = read_fraction(v, at);
             if (x == 0) refuse(v, at, "nothing fits in no bytes");
             return x;
@@ -156,6 +158,7 @@ Kind<train::StepRange> step_range(std::int64_t most_steps) {
             const std::string& text = text_of(v, at);
             const std::size_t dash = text.find('-');
             const auto bound = [&](std::string digits) {
+              if (digits.empty()) refuse(v, at, "a step is missing beside the '-'");
               Value end = v;
               end.kind = Value::Kind::kPlain;
               end.text = std::move(digits);

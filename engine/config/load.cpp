@@ -219,7 +219,13 @@ ValuePtr with_override(const ValuePtr& root, const std::string& text) {
   if (!whole || depth >= kDeepest) {
     fail(kWhere, fmt::format("{}: no key; write key=value, as train.steps=50", shown(text)));
   }
-  return replaced(root, path, override_value(text.substr(equals + 1), kWhere));
+  ValuePtr value;
+  try {
+    value = override_value(text.substr(equals + 1), kWhere);
+  } catch (const Error& e) {
+    fail(shown(text), e.what());
+  }
+  return replaced(root, path, std::move(value));
 }
 
 /// At most one byte more than a run file may have: enough to see that it is too large.

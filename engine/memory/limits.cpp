@@ -109,7 +109,6 @@ Bytes host_limit(const Options& options, const Machine& machine) {
 
 Limits share_host_memory(const Limits& limits, const Limits& minimum, const Options& options,
                          const Machine& machine) {
-  const Bytes reserve = options.cpu.limit ? 0 : options.cpu.reserve;
   const Bytes all = host_limit(options, machine);
   if (!machine.device.unified || limits[kGpu] + limits[kCpu] <= all) return limits;
   const bool gpu_size = std::holds_alternative<Bytes>(options.gpu.limit);
@@ -117,18 +116,8 @@ Limits share_host_memory(const Limits& limits, const Limits& minimum, const Opti
   if (gpu_size || cpu_size) return limits;  // done by resolve_limits()
 
   const Bytes need = minimum[kGpu] + minimum[kCpu];
-  SLUICE_CHECK(
-      need <= all, kBudget,
-      fmt::format("the gpu tier needs at least {} and the cpu tier {}; the device computes "
-                  "in host memory, so both are taken from it, and {}{}: short by {}; move "
-                  "more to nvme (zero_optimization.offload_*), or use a smaller model",
-                  format_bytes(minimum[kGpu]), format_bytes(minimum[kCpu]), has(machine.host),
-                  reserve == 0
-                      ? ""
-                      : fmt::format(", less a tiers.cpu.reserve of {}", format_bytes(reserve)),
-                  format_bytes(need - all)));
   Limits shared = limits;
-  shared[kGpu] = std::min(limits[kGpu], minimum[kGpu] + (all - need) / 2);
+  shared[kGpu] = std::min(limits[kGpu], minimum[kGpu] + minus(all, need) / 2);
   shared[kCpu] = std::min(limits[kCpu], all - shared[kGpu]);
   return shared;
 }

@@ -36,9 +36,7 @@ Limits resolve_limits(const Options& options, const Machine& machine = this_mach
 Bytes host_limit(const Options& options, const Machine& machine);
 
 /// The second half of the note: no byte is in two limits any more. `minimum`: what each tier cannot
-/// do without.
-///
-/// Throws  kBudget when the two minima are more than there is
+/// do without, no more than host_limit() in all.
 Limits share_host_memory(const Limits& limits, const Limits& minimum, const Options& options,
                          const Machine& machine);
 

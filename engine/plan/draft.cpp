@@ -18,6 +18,10 @@ using schedule::Setup;
 /// Bytes of state per chunk that auto chooses from, the one to prefer first.
 constexpr std::array<Bytes, 5> kChunkSizes = {32_MiB, 16_MiB, 64_MiB, 8_MiB, 4_MiB};
 
+Bytes beyond(Bytes need, Bytes limit) {
+  return need - std::min(need, limit);
+}
+
 /// Slots per pool that the serial run of every program needs.
 Slots serial_slots(const Plan& plan) {
   const auto& pools = plan.catalog.pools;
@@ -78,11 +82,18 @@ std::vector<Setup> chunk_choices(const Setup& setup) {
   return choices;
 }
 
-std::optional<Tier> short_tier(const Plan& draft, const Limits& limits) {
-  for (const Tier tier : prefetch::kTiers) {
-    if (draft.minimum[index(tier)] > limits[index(tier)]) return tier;
-  }
-  return std::nullopt;
+Bytes missing_in(Tier tier, const Plan& draft, const Limits& limits) {
+  return beyond(draft.minimum[index(tier)], limits[index(tier)]);
+}
+
+Bytes missing_of_host(const Plan& draft, const Limits& limits) {
+  return beyond(draft.minimum[index(Tier::kGpu)] + draft.minimum[index(Tier::kCpu)], limits.host);
+}
+
+Bytes missing(const Plan& draft, const Limits& limits) {
+  const auto of = [&](Tier tier) { return missing_in(tier, draft, limits); };
+  return std::max(of(Tier::kGpu) + of(Tier::kCpu), missing_of_host(draft, limits)) +
+         of(Tier::kNvme);
 }
 
 }  // namespace sluice::plan

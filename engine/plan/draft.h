@@ -1,7 +1,6 @@
 /// A plan with every pool at its serial minimum. A private header of this room.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "engine/plan/plan.h"
@@ -19,7 +18,10 @@ inline constexpr std::uint64_t kEnoughChunks = 2048;
 /// sizes that cut this model differently and not into too many chunks.
 std::vector<schedule::Setup> chunk_choices(const schedule::Setup& setup);
 
-/// The tier that cannot hold the serial minimum, if there is one.
-std::optional<prefetch::Tier> short_tier(const Plan& draft, const Limits& limits);
+/// Bytes that the tiers together lack for the serial minimum: 0 when it fits.
+Bytes missing(const Plan& draft, const Limits& limits);
+/// The same of one tier, and of the host memory that gpu and cpu may share.
+Bytes missing_in(prefetch::Tier tier, const Plan& draft, const Limits& limits);
+Bytes missing_of_host(const Plan& draft, const Limits& limits);
 
 }  // namespace sluice::plan

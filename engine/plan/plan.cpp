@@ -42,7 +42,7 @@ std::vector<std::unique_ptr<Plan>> drafts(const Setup& setup, const Limits& limi
   for (const Setup& choice : chunk_choices(setup)) {
     auto draft = std::make_unique<Plan>(write_draft(choice, evaluation_batches));
     draft->limits = limits;
-    if (short_tier(*draft, limits)) {
+    if (missing(*draft, limits) > 0) {
       tight = std::move(draft);
     } else {
       fitting.push_back(std::move(draft));
@@ -71,7 +71,7 @@ Plan smallest_draft(const Setup& setup, const Limits& limits, std::int64_t evalu
   for (const Setup& choice : chunk_choices(setup)) {
     draft = write_draft(choice, evaluation_batches);
     draft.limits = limits;
-    if (!short_tier(draft, limits)) break;
+    if (missing(draft, limits) == 0) break;
   }
   return draft;
 }
@@ -83,7 +83,7 @@ std::unique_ptr<Plan> keeping(const Plan& base, std::int64_t layers,
   setup.kept_layers = layers;
   auto draft = std::make_unique<Plan>(write_draft(setup, evaluation_batches));
   draft->limits = base.limits;
-  return short_tier(*draft, base.limits) ? nullptr : std::move(draft);
+  return missing(*draft, base.limits) > 0 ? nullptr : std::move(draft);
 }
 
 /// The most layers whose kept forwards fit.
@@ -171,14 +171,14 @@ std::vector<std::shared_ptr<const prefetch::Program>> Programs::in_order() const
 prefetch::BytesByTier require_minimum(const Setup& setup, const Limits& limits,
                                       std::int64_t evaluation_batches) {
   const Plan draft = smallest_draft(setup, limits, evaluation_batches);
-  if (!short_tier(draft, limits)) return draft.minimum;
+  if (missing(draft, limits) == 0) return draft.minimum;
   throw refusal(draft, evaluation_batches).error;
 }
 
 void require_any_placement(const Setup& setup, const Limits& limits,
                            std::int64_t evaluation_batches) {
   const Plan draft = smallest_draft(setup, limits, evaluation_batches);
-  if (!short_tier(draft, limits)) return;
+  if (missing(draft, limits) == 0) return;
   const Refusal refused = refusal(draft, evaluation_batches);
   if (!refused.another_fits) throw refused.error;
 }

@@ -37,6 +37,15 @@ BytesByTag bytes_by_tag(const Plan& draft, Tier tier) {
   return bytes;
 }
 
+/// Of the tier that is short, or of the two that share one memory.
+BytesByTag bytes_by_tag(const Plan& draft, std::optional<Tier> tier) {
+  if (tier) return bytes_by_tag(draft, *tier);
+  BytesByTag bytes = bytes_by_tag(draft, Tier::kGpu);
+  const BytesByTag cpu = bytes_by_tag(draft, Tier::kCpu);
+  for (std::size_t tag = 0; tag < bytes.size(); ++tag) bytes[tag] += cpu[tag];
+  return bytes;
+}
+
 /// "parameters 1.0 GiB, activations 20.0 MiB".
 std::string classes(const BytesByTag& bytes) {
   std::string text;
@@ -46,6 +55,12 @@ std::string classes(const BytesByTag& bytes) {
                         format_bytes(bytes[tag]));
   }
   return text;
+}
+
+/// What the sum does not count yet.
+std::string unmeasured(const Plan& draft) {
+  return draft.setup.workspace > 0 ? ""
+                                   : ", and by a workspace, which is measured when the rest fits";
 }
 
 /// Every other placement of the same step.
@@ -82,26 +97,6 @@ double traffic(const Plan& draft) {
     }
   }
   return bytes;
-}
-
-Bytes beyond(Bytes need, Bytes limit) {
-  return need - std::min(need, limit);
-}
-
-Bytes missing_in(Tier tier, const Plan& draft, const Limits& limits) {
-  return beyond(draft.minimum[index(tier)], limits[index(tier)]);
-}
-
-/// Of the one memory that gpu and cpu may share.
-Bytes missing_of_host(const Plan& draft, const Limits& limits) {
-  return beyond(draft.minimum[index(Tier::kGpu)] + draft.minimum[index(Tier::kCpu)], limits.host);
-}
-
-/// Bytes that all tiers together lack.
-Bytes missing(const Plan& draft, const Limits& limits) {
-  const auto of = [&](Tier tier) { return missing_in(tier, draft, limits); };
-  return std::max(of(Tier::kGpu) + of(Tier::kCpu), missing_of_host(draft, limits)) +
-         of(Tier::kNvme);
 }
 
 /// "1.0 GiB in the cpu tier, 2.0 GiB in the nvme tier".
@@ -154,7 +149,7 @@ std::string settings(const schedule::Options& from, const schedule::Options& to)
 }
 
 /// What helps when no placement does: it depends on what there is most of.
-std::string other_advice(Tier tier, const BytesByTag& bytes) {
+std::string other_advice(std::optional<Tier> tier, const BytesByTag& bytes) {
   if (tier == Tier::kNvme) return "free space there or name more tiers.nvme.paths";
   const auto most = std::max_element(bytes.begin(), bytes.end()) - bytes.begin();
   switch (static_cast<MemoryTag>(most)) {
@@ -199,35 +194,59 @@ Search search(const Plan& draft, const Limits& limits, std::int64_t evaluation_b
   return found;
 }
 
+/// The first tier that cannot hold its part of the serial minimum. None: gpu and cpu cannot
+/// together.
+std::optional<Tier> short_tier(const Plan& draft, const Limits& limits) {
+  for (const Tier tier : prefetch::kTiers) {
+    if (missing_in(tier, draft, limits) > 0) return tier;
+  }
+  return std::nullopt;
+}
+
+std::string short_by(Bytes bytes) {
+  return fmt::format("{} ({} B) short", format_bytes(bytes), bytes);
+}
+
+std::string too_small(Tier tier, const Plan& draft, const Limits& limits) {
+  std::string text = fmt::format(
+      "the {} tier is too small: the smallest plan needs {} ({}), tiers.{}.limit gives {}: {}",
+      name_of(tier), format_bytes(draft.minimum[index(tier)]), classes(bytes_by_tag(draft, tier)),
+      name_of(tier), format_bytes(limits[index(tier)]), short_by(missing_in(tier, draft, limits)));
+  if (tier == Tier::kGpu) text += unmeasured(draft);
+  text += "; raise the limit";
+  for (const Tier other : prefetch::kTiers) {
+    const Bytes bytes = missing_in(other, draft, limits);
+    if (other == tier || bytes == 0) continue;
+    text += fmt::format(" (tiers.{}.limit too, by {})", name_of(other), format_bytes(bytes));
+  }
+  return text;
+}
+
+std::string too_small_together(const Plan& draft, const Limits& limits) {
+  const auto needs = [&](Tier tier) {
+    return fmt::format("{} for the {} tier ({})", format_bytes(draft.minimum[index(tier)]),
+                       name_of(tier), classes(bytes_by_tag(draft, tier)));
+  };
+  return fmt::format(
+      "the host memory is too small: the smallest plan needs {} and {}, and the device computes in "
+      "host memory, where there are {} for both: {}{}; free host memory",
+      needs(Tier::kGpu), needs(Tier::kCpu), format_bytes(limits.host),
+      short_by(missing_of_host(draft, limits)), unmeasured(draft));
+}
+
 }  // namespace
 
 Refusal refusal(const Plan& draft, std::int64_t evaluation_batches) {
   const Limits& limits = draft.limits;
-  const Tier tier = *short_tier(draft, limits);
-  const Bytes need = draft.minimum[index(tier)];
-  const Bytes have = limits[index(tier)];
-  const BytesByTag bytes = bytes_by_tag(draft, tier);
-  std::string text = fmt::format(
-      "the {} tier is too small: the smallest plan needs {} ({}), tiers.{}.limit gives {}: {} "
-      "({} B) short",
-      name_of(tier), format_bytes(need), classes(bytes), name_of(tier), format_bytes(have),
-      format_bytes(need - have), need - have);
-  if (tier == Tier::kGpu && draft.setup.workspace == 0) {
-    text += ", and by a workspace, which is measured when the rest fits";
-  }
-  text += "; raise the limit";
-  for (const Tier other : prefetch::kTiers) {
-    const Bytes short_by = missing_in(other, draft, limits);
-    if (other == tier || short_by == 0) continue;
-    text += fmt::format(" (tiers.{}.limit too, by {})", name_of(other), format_bytes(short_by));
-  }
+  const std::optional<Tier> tier = short_tier(draft, limits);
+  std::string text = tier ? too_small(*tier, draft, limits) : too_small_together(draft, limits);
   const Search found = search(draft, limits, evaluation_batches);
   if (found.fitting) {
     return {{Errc::kBudget, fmt::format("{}, or {}, which fits", text,
                                         settings(draft.setup.homes, found.fitting->setup.homes))},
             true};
   }
-  text += fmt::format(", or {}; no placement fits", other_advice(tier, bytes));
+  text += fmt::format(", or {}; no placement fits", other_advice(tier, bytes_by_tag(draft, tier)));
   const std::string nearest = settings(draft.setup.homes, found.smallest.setup.homes);
   if (!nearest.empty()) {
     text += fmt::format("; the nearest: {}, lacks {}", nearest, lacks(found.smallest, limits));

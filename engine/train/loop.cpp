@@ -136,6 +136,7 @@ class Session::Loop {
     for (std::int64_t step = 0; step < s_.steps_; ++step) {
       if (stopping()) {
         settle(0);
+        print_lanes();
         if (profile_) profile_->write();
         return Outcome::kStopped;
       }
@@ -143,11 +144,7 @@ class Session::Loop {
       if (evaluates(step)) append(s_.plan_.programs.evaluation, {Tag::Kind::kEvaluation, step});
     }
     settle(0);
-    if (s_.steps_ > kUnusualSteps) {
-      log::info(fmt::format("lanes: busy | waiting for (shares of the time from step {} on)\n{}",
-                            kUnusualSteps + 1,
-                            data::lane_table(account_.overall(usual_from_, last_.lanes))));
-    }
+    print_lanes();
     save();
     return Outcome::kDone;
   }
@@ -159,6 +156,13 @@ class Session::Loop {
     if (!s_.plan_.programs.evaluation) return false;
     const std::int64_t every = s_.job_.eval.every;
     return step + 1 == s_.steps_ || (every > 0 && (step + 1) % every == 0);
+  }
+
+  void print_lanes() const {
+    if (finished_steps_ <= kUnusualSteps) return;
+    log::info(fmt::format("lanes: busy | waiting for (shares of the time from step {} on)\n{}",
+                          kUnusualSteps + 1,
+                          data::lane_table(account_.overall(usual_from_, last_.lanes))));
   }
 
   void append(std::shared_ptr<const prefetch::Program> program, Tag tag) {
@@ -217,6 +221,7 @@ class Session::Loop {
     read_ += record.nvme_read_bytes;
     written_ += record.nvme_write_bytes;
     last_ = finished;
+    finished_steps_ = record.step;
     if (record.step <= kUnusualSteps) usual_from_ = finished.lanes;
     pending_ = record;
     if (!evaluates(step)) report();
@@ -258,6 +263,7 @@ class Session::Loop {
   Machine& m_;
   const Account account_{s_.plan_.lanes, s_.plan_.catalog.pools};
   std::optional<Profile> profile_;
+  std::int64_t finished_steps_ = 0;
   executor::Finished last_{};
   std::vector<executor::LaneTime> usual_from_;  // the end of the last step that is not usual
   std::optional<data::StepRecord> pending_;

@@ -150,16 +150,6 @@ TEST(Limits, OfOneMemoryAreNeverRaisedByTheSharing) {
   EXPECT_EQ(share_host_memory(given, {2_GiB, 8_GiB, 0}, into_reserve, unified()), given);
 }
 
-TEST(Limits, OfOneMemoryThatIsTooSmallForBothSayByHowMuch) {
-  const Options options = sized(1.0, 1.0);
-  const Error error = error_of([&] {
-    share_host_memory({20_GiB, 20_GiB, 0}, {9_GiB, 13_GiB, 0}, options, unified());
-  });
-  EXPECT_EQ(error.code, Errc::kBudget);
-  EXPECT_THAT(error.what(), AllOf(HasSubstr("9.0 GiB"), HasSubstr("13.0 GiB"),
-                                  HasSubstr("20.0 GiB available"), HasSubstr("short by 2.0 GiB")));
-}
-
 TEST(Limits, OfThisMachineAreNoMoreThanIsAvailable) {
   EXPECT_LE(resolve_limits(sized(0.5, 1.0))[1], gpu::device().memory);
 }

@@ -66,6 +66,21 @@ TEST(Refusal, CountsOneMemoryOnce) {
   EXPECT_THAT(refusal(setup, limits), AllOf(HasSubstr("no placement fits"), HasSubstr("lacks")));
 }
 
+TEST(Refusal, OfOneMemoryThatIsTooSmallForBothTiersSaysWhatEachNeeds) {
+  auto setup = setup_of({.state = OptimizerHome::kCpu});
+  const auto minimum = require_minimum(setup, kPlenty, 0);
+  Limits limits = kPlenty;
+  limits.host = minimum[index(Tier::kGpu)] + minimum[index(Tier::kCpu)];
+  EXPECT_EQ(require_minimum(setup, limits, 0), minimum);
+  limits.host -= 1;
+  EXPECT_THAT(refusal(setup, limits),
+              AllOf(HasSubstr("the host memory is too small"), HasSubstr("for the gpu tier (param"),
+                    HasSubstr("for the cpu tier (param"), HasSubstr("(1 B) short; free"),
+                    HasSubstr("or set zero_optimization.offload_"), HasSubstr("which fits")));
+  limits.host = 1;
+  EXPECT_THAT(refusal(setup, limits), HasSubstr("no placement fits"));
+}
+
 TEST(Refusal, BeforeTheWorkspaceIsMeasuredSaysThatItComesOnTop) {
   auto setup = setup_of({});
   const Limits tiny{1, kPlenty[1], kPlenty[2]};
