@@ -8,7 +8,8 @@ if(SLUICE_TORCH)
   add_library(libtorch INTERFACE)
   target_include_directories(libtorch SYSTEM INTERFACE
     "${SLUICE_LIBTORCH}/include" "${SLUICE_LIBTORCH}/include/torch/csrc/api/include")
-  target_compile_definitions(libtorch INTERFACE _GLIBCXX_USE_CXX11_ABI=1)
+  # Its folder has fmt's headers, of a version of its own, and no library for them.
+  target_compile_definitions(libtorch INTERFACE _GLIBCXX_USE_CXX11_ABI=1 FMT_HEADER_ONLY)
   target_link_directories(libtorch INTERFACE "${SLUICE_LIBTORCH}/lib")
   target_link_options(libtorch INTERFACE
     "LINKER:--no-as-needed" "LINKER:-rpath,${SLUICE_LIBTORCH}/lib"

@@ -19,11 +19,10 @@ target_compile_options(sluice_flags INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(sluice_flags INTERFACE -Wno-restrict)
 endif()
-# fmt is header-only everywhere: LibTorch brings an fmt of its own, and two compiled ones in one
-# binary would clash.
-target_compile_definitions(sluice_flags INTERFACE FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL)
+find_package(fmt REQUIRED)
+target_compile_definitions(sluice_flags INTERFACE SPDLOG_FMT_EXTERNAL)
 target_include_directories(sluice_flags INTERFACE "${CMAKE_SOURCE_DIR}")
-target_link_libraries(sluice_flags INTERFACE Threads::Threads)
+target_link_libraries(sluice_flags INTERFACE fmt::fmt Threads::Threads)
 if(SLUICE_SANITIZE)
   target_compile_options(sluice_flags INTERFACE
     -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

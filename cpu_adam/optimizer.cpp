@@ -231,9 +231,11 @@ float bias_correction(float beta, std::uint64_t t) {
   return static_cast<float>(1.0 - power);
 }
 
-double global_norm(std::span<const double> partials) {
+double global_norm(std::span<const std::span<const double>> parts) {
   double sum = 0;
-  for (const double partial : partials) sum += partial;
+  for (const auto partials : parts) {
+    for (const double partial : partials) sum += partial;
+  }
   return std::sqrt(sum);
 }
 

@@ -115,7 +115,8 @@ class Optimizer {
   std::unique_ptr<const Parts> parts_;
 };
 
-/// The square root of the sum of all partials, added in order. Finite exactly when all are.
-double global_norm(std::span<const double> partials);
+/// The square root of the sum of all partials of all parts, added in order. Finite exactly when all
+/// are.
+double global_norm(std::span<const std::span<const double>> parts);
 
 }  // namespace sluice::cpu_adam

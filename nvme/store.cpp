@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -70,10 +71,12 @@ void make_folder(const std::string& path) {
                fmt::format("tiers.nvme.paths: cannot make {}: {}", path, error.message()));
 }
 
-/// A new file without a name.
+/// A process that is killed between the two calls leaves the name: no later one may want it again,
+/// and process numbers come again.
 File make_file(const std::string& folder, Caching caching) {
   static std::atomic<unsigned> count{0};
-  const std::string name = fmt::format("sluice-{}-{}.swap", ::getpid(), count++);
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  const std::string name = fmt::format("sluice-{}-{}-{}.swap", ::getpid(), now, count++);
   File file = File::open((fs::path(folder) / name).string(), Access::kCreateNew, caching);
   file.unlink();
   return file;
@@ -115,17 +118,20 @@ Caching caching_of(const std::string& folder, Direct direct) {
                fmt::format("aio.direct: true, but O_DIRECT does not work in {}: {}; set it to auto "
                            "or false, or name another folder",
                            folder, why));
-  log::warning(
-      fmt::format("O_DIRECT does not work in {}: {}. Going through the page cache, which "
-                  "takes memory (aio.direct: false is silent)",
-                  folder, why));
   return Caching::kPageCache;
 }
 
 }  // namespace
 
-void check_folders(const std::vector<std::string>& paths, Bytes capacity, AllowRam allow_ram) {
-  survey(paths, capacity, allow_ram);
+std::vector<Bytes> check_folders(const std::vector<std::string>& paths, Bytes capacity,
+                                 AllowRam allow_ram) {
+  std::vector<Bytes> shares;
+  for (const Site& site : survey(paths, capacity, allow_ram)) shares.push_back(site.bytes);
+  return shares;
+}
+
+File open_unnamed(const std::string& folder, Direct direct) {
+  return make_file(folder, caching_of(folder, direct));
 }
 
 Store::Store(const std::vector<std::string>& paths, Bytes capacity, const Options& options,
@@ -146,7 +152,13 @@ std::vector<Store::Folder> Store::open_folders(const std::vector<std::string>& p
                       "(tiers.nvme.allow_ram_path is set)",
                       site.path, site.filesystem));
     }
-    File file = make_file(site.path, caching_of(site.path, direct));
+    File file = open_unnamed(site.path, direct);
+    if (direct == Direct::kAuto && file.caching() == Caching::kPageCache) {
+      log::warning(
+          fmt::format("O_DIRECT does not work in {}. Going through the page cache, which takes "
+                      "memory (aio.direct: false is silent)",
+                      site.path));
+    }
     file.preallocate(site.bytes);
     folders.push_back({site.path, site.filesystem, site.bytes, std::move(file)});
   }

@@ -23,14 +23,21 @@ enum class AllowRam : std::uint8_t {
 };
 
 /// Whether a store of `capacity` bytes can be made here, by looking only: nothing is made or
-/// written, and the folders need not exist yet.
+/// written, and the folders need not exist yet. Returns what each folder would hold of it.
 ///
 /// Throws  kConfig for no path, one that is no folder or not writable, or is memory; kBudget with
 ///         need and free when it does not fit, or when `ulimit -f` forbids a file so large
-void check_folders(const std::vector<std::string>& paths, Bytes capacity, AllowRam allow_ram);
+std::vector<Bytes> check_folders(const std::vector<std::string>& paths, Bytes capacity,
+                                 AllowRam allow_ram);
+
+/// A new file without a name in a folder that exists. Whether O_DIRECT works there is tried, not
+/// believed; kAuto goes through the page cache where it does not.
+///
+/// Throws  kEnv when `direct` is kTrue and O_DIRECT does not work; kIo
+File open_unnamed(const std::string& folder, Direct direct);
 
 /// Bytes on drives. Each folder holds one file, whose space is reserved and whose name is removed
-/// before the constructor returns: whatever ends the process, nothing is left behind.
+/// before the constructor returns: whatever ends the process then, nothing is left behind.
 ///
 /// Owns    its files and its queue; the destructor waits for what is in flight
 /// Thread  allocate() one at a time, before the run; read() and write() from any thread

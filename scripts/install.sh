@@ -7,17 +7,16 @@
 #
 # Debian 12 or Ubuntu 24.04, as root or with passwordless sudo; without either it prints the command
 # for an administrator. Exit code 3: this machine lacks something that cannot be installed.
-# SLUICE_LIBTORCH_DIR=FOLDER puts LibTorch elsewhere.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-libtorch=${SLUICE_LIBTORCH_DIR:-$root/.deps/libtorch}
+libtorch=$root/.deps/libtorch
 requirements=$root/scripts/libtorch-requirements.txt
 
 build_packages=(
   g++ cmake ninja-build pkg-config
   liburing-dev libtbb-dev libxsimd-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
-  nlohmann-json3-dev libxxhash-dev
+  nlohmann-json3-dev
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   python3 python3-pip python3-venv unzip
 )

@@ -39,9 +39,27 @@ void check_can_be_made(const fs::path& folder) {
                            at.string(), std::generic_category().message(why)));
 }
 
+bool exists(const std::string& folder) {
+  std::error_code error;
+  const bool there = fs::exists(folder, error);
+  SLUICE_CHECK(
+      !error, kConfig,
+      fmt::format("cannot look at {}: {}; choose another output_dir", folder, error.message()));
+  return there;
+}
+
+/// With an output_dir whose last part is the run's folder: "a/b/" and "a/b/." have a/b as parent.
+config::Config named_folder(const config::Config& config, const std::string& name) {
+  config::Config named = config::with_name(config, name);
+  fs::path folder = fs::path(named.output_dir).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  named.output_dir = folder.string();
+  return named;
+}
+
 config::Config given_name(const config::Config& config) {
-  config::Config named = config::with_name(config, *config.name);
-  SLUICE_CHECK(!fs::exists(named.output_dir), kConfig,
+  config::Config named = named_folder(config, *config.name);
+  SLUICE_CHECK(!exists(named.output_dir), kConfig,
                fmt::format("{} exists, and a new run never writes into an existing folder: "
                            "choose another name, or name: auto",
                            named.output_dir));
@@ -50,8 +68,8 @@ config::Config given_name(const config::Config& config) {
 
 config::Config counted_name(const config::Config& config, const std::string& stem) {
   for (int i = 1;; ++i) {
-    config::Config named = config::with_name(config, i == 1 ? stem : fmt::format("{}-{}", stem, i));
-    if (!fs::exists(named.output_dir)) return named;
+    config::Config named = named_folder(config, i == 1 ? stem : fmt::format("{}-{}", stem, i));
+    if (!exists(named.output_dir)) return named;
     SLUICE_CHECK(config.output_dir.find("${name}") != std::string::npos, kConfig,
                  fmt::format("{} exists, and output_dir has no ${{name}} to count up: choose "
                              "another output_dir",
@@ -59,11 +77,25 @@ config::Config counted_name(const config::Config& config, const std::string& ste
   }
 }
 
+/// A run file may have any name, a run may not.
+std::string name_after(const std::string& file) {
+  constexpr std::size_t kLongest = 100;  // leaves room for a counter
+  std::string name = fs::path(file).stem().string().substr(0, kLongest);
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  for (char& c : name) c = allowed(c) ? c : '_';
+  if (name.empty() || name == "auto") return "run";  // auto is not a name
+  if (name.front() == '.' || name.front() == '-') name.front() = '_';
+  return name;
+}
+
 }  // namespace
 
 config::Config choose_name(const config::Config& config, const std::string& file) {
   const config::Config named =
-      config.name ? given_name(config) : counted_name(config, fs::path(file).stem().string());
+      config.name ? given_name(config) : counted_name(config, name_after(file));
   check_can_be_made(named.output_dir);
   return named;
 }

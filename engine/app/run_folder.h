@@ -8,9 +8,9 @@
 
 namespace sluice::app {
 
-/// The config with its name decided: as given, or (auto) the run file's stem, with the first
-/// counter that is free. Throws kConfig when a given name's folder exists, or none can be made
-/// there.
+/// The config with its name decided: as given, or (auto) the run file's stem ('_' for what a name
+/// may not have), with the first counter that is free. Throws kConfig when a given name's folder
+/// exists, or none can be made there.
 config::Config choose_name(const config::Config& config, const std::string& file);
 
 enum class Claim : std::uint8_t {

@@ -47,6 +47,8 @@ class Dataset {
   std::int64_t samples() const noexcept { return (tokens_ - 1) / seq_len_; }
   std::int64_t seq_len() const noexcept { return seq_len_; }
   std::int64_t tokens() const noexcept { return tokens_; }
+  /// Bytes of text; else token ids.
+  bool is_text() const noexcept { return text_; }
   /// Every id is below this: the model's vocabulary, and at most 256 for text.
   std::int64_t vocab() const noexcept { return vocab_; }
   std::span<const File> files() const noexcept { return files_; }
@@ -67,6 +69,7 @@ class Dataset {
 
   std::int64_t seq_len_;
   std::int64_t vocab_;
+  bool text_ = true;
   int width_ = 1;  ///< bytes per token
   std::int64_t tokens_ = 0;
   std::vector<File> files_;

@@ -36,7 +36,7 @@ void Descriptor::read(std::uint64_t offset, std::span<std::byte> into) const {
                  fmt::format("{}: cannot be read at byte {}: {}", path_, offset, because(errno)));
     SLUICE_CHECK(got > 0, kIo,
                  fmt::format("{}: ends at byte {}, {} bytes before it should: it was cut short "
-                             "after the run began; restore it and resume",
+                             "after the run began; restore it and start again",
                              path_, offset, into.size()));
     offset += static_cast<std::uint64_t>(got);
     into = into.subspan(static_cast<std::size_t>(got));

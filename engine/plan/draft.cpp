@@ -44,6 +44,12 @@ Plan write_draft(const Setup& setup, std::int64_t evaluation_batches) {
                            "are planned: lower train.gradient_accumulation_steps",
                            setup.micro_batches, setup.model.blocks.size(), forwards,
                            schedule::kMaxForwards));
+  const std::uint64_t most_batches = schedule::kMaxEvaluationForwards / setup.model.blocks.size();
+  SLUICE_CHECK(
+      static_cast<std::uint64_t>(evaluation_batches) <= most_batches, kConfig,
+      fmt::format("an evaluation of {} micro-batches of {} blocks, at most {} are planned: "
+                  "lower eval.batches, or raise train.train_micro_batch_size_per_gpu",
+                  evaluation_batches, setup.model.blocks.size(), most_batches));
   Plan plan;
   plan.setup = setup;
   plan.catalog = schedule::make_catalog(setup);

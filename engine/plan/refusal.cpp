@@ -157,6 +157,8 @@ std::string other_advice(std::optional<Tier> tier, const BytesByTag& bytes) {
     case MemoryTag::kGradient:
     case MemoryTag::kState:
       return "use a smaller model";
+    case MemoryTag::kControl:
+      return "lower eval.batches or train.gradient_accumulation_steps, or use a smaller model";
     default:
       return "lower train.train_micro_batch_size_per_gpu or data.seq_len, or use a smaller model";
   }

@@ -69,9 +69,10 @@ struct Setup {
 };
 
 /// More chunks, or more forward ops, than this in one step make a program that takes minutes to
-/// plan.
+/// plan. An evaluation may have less: it is a program beside the step's.
 inline constexpr std::uint64_t kMaxChunks = 1 << 20;
 inline constexpr std::uint64_t kMaxForwards = 1 << 20;
+inline constexpr std::uint64_t kMaxEvaluationForwards = 1 << 16;
 
 /// Cuts the model and fills in what follows from it. `sub_group_size` is taken from the homes.
 /// Throws kBudget when that makes more than kMaxChunks chunks.

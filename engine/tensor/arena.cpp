@@ -24,7 +24,7 @@ std::optional<Bytes> Arena::take(Bytes n) {
   } else {
     if (size > capacity_ - end_) return std::nullopt;
     end_ += size;
-    peak_ = std::max(peak_, end_);
+    peak_ = std::max(peak_.load(), end_);
   }
   taken_.emplace(offset, size);
   used_ += size;

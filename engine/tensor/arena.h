@@ -7,6 +7,7 @@
 /// Thread  one at a time
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -31,13 +32,14 @@ class Arena {
   Bytes free() const { return capacity_ - used_; }
   std::size_t pieces() const { return taken_.size(); }
   /// The end of the highest piece that was ever taken: the smallest capacity that would have done.
+  /// May be read while another thread takes.
   Bytes peak() const { return peak_; }
 
  private:
   const Bytes capacity_;
   Bytes end_ = 0;  // all above is untouched
   Bytes used_ = 0;
-  Bytes peak_ = 0;
+  std::atomic<Bytes> peak_ = 0;
   std::map<Bytes, Bytes> taken_;  // offset -> size
   std::map<Bytes, Bytes> gaps_;   // offset -> size, all below end_, never two side by side
 };

@@ -1,11 +1,9 @@
 #include "engine/train/calibrate.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,11 +18,11 @@
 #include "nvme/file.h"
 #include "nvme/filesystem.h"
 #include "nvme/io_queue.h"
+#include "nvme/store.h"
 
 namespace sluice::train {
 namespace {
 
-namespace fs = std::filesystem;
 using plan::Throughput;
 
 constexpr Bytes kCopied = 16_MiB;
@@ -78,31 +76,13 @@ HostRates host_rates(const cpu_adam::Options& options) {
   return {28 * elems / update_s, 8 * elems / sum_s, optimizer.threads()};
 }
 
-/// A file without a name, as the run would open its own.
-nvme::File open_probe(const std::string& folder, nvme::Direct direct) {
-  const std::string path =
-      (fs::path(nvme::nearest_existing(folder)) / fmt::format(".sluice-{}", ::getpid())).string();
-  const auto open = [&](nvme::Caching caching) {
-    nvme::File file = nvme::File::open(path, nvme::Access::kCreateNew, caching);
-    file.unlink();
-    return file;
-  };
-  if (direct == nvme::Direct::kFalse) return open(nvme::Caching::kPageCache);
-  try {
-    return open(nvme::Caching::kDirect);
-  } catch (const Error&) {
-    if (direct == nvme::Direct::kTrue) throw;
-    return open(nvme::Caching::kPageCache);
-  }
-}
-
 class Drives {
  public:
   Drives(const std::vector<std::string>& paths, const nvme::Options& aio)
       : queue_(nvme::make_queue(aio)), memory_(kTransfers * kTransfer) {
     std::memset(memory_.data(), 1, memory_.size());
     for (const std::string& path : paths) {
-      files_.push_back(open_probe(path, aio.direct));
+      files_.push_back(nvme::open_unnamed(nvme::nearest_existing(path), aio.direct));
       files_.back().preallocate(kTransfers * kTransfer);
     }
   }
@@ -144,6 +124,8 @@ DriveRates drive_rates(const memory::NvmeTier& nvme, const nvme::Options& aio) {
     const Throughput write = drives.rate(nvme::Op::kWrite);
     return {drives.rate(nvme::Op::kRead), write};
   } catch (const Error& error) {
+    const bool of_the_drive = error.code == Errc::kIo || error.code == Errc::kBudget;
+    if (!of_the_drive) throw;  // the run would be refused for it
     log::warning(fmt::format("the drives were not measured, the plan guesses: {}", error.what()));
     return {kGuess, kGuess};
   }

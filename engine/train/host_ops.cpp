@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -142,13 +143,12 @@ void HostOps::decide(const OpBytes& op) {
   double loss = 0;
   for (std::size_t mb = 0; mb < micro_batches; ++mb) loss += as<double>(op.reads[1 + mb]);
   loss /= static_cast<double>(setup_.tokens_per_step());
-  std::vector<double> partials;
+  std::vector<std::span<const double>> norms;
   for (std::size_t s = 0; s < setup_.layouts.size(); ++s) {
-    const auto norms =
-        span_of<double>(op.reads[1 + micro_batches + s], setup_.layouts[s].elems / kGrainElems);
-    partials.insert(partials.end(), norms.begin(), norms.end());
+    norms.push_back(
+        span_of<double>(op.reads[1 + micro_batches + s], setup_.layouts[s].elems / kGrainElems));
   }
-  const double gnorm = cpu_adam::global_norm(partials);
+  const double gnorm = cpu_adam::global_norm(norms);
   const Tag tag = Tag::unpack(op.tag);
 
   record = {};

@@ -38,9 +38,18 @@ std::int64_t count_steps(const TrainOptions& train, const data::Dataset& data) {
   return samples / batch;
 }
 
-std::optional<data::Dataset> open_valid(const Job& job) {
+std::optional<data::Dataset> open_valid(const Job& job, const data::Dataset& train) {
   if (job.data.valid.empty()) return std::nullopt;
-  return data::Dataset(job.data, job.data.valid, job.decoder.vocab);
+  data::Dataset valid(job.data, job.data.valid, job.decoder.vocab);
+  const auto kind = [](const data::Dataset& data) {
+    return fmt::format("{} is {}", data.files().front().path,
+                       data.is_text() ? "text" : "token ids");
+  };
+  SLUICE_CHECK(valid.is_text() == train.is_text(), kConfig,
+               fmt::format("data.train: {}, and data.valid: {}: they do not mix; name one kind, or "
+                           "set data.format",
+                           kind(train), kind(valid)));
+  return valid;
 }
 
 schedule::Setup write_setup(const Job& job) {
@@ -69,6 +78,10 @@ Numbers choose_numbers(const Job& job, const schedule::Setup& setup) {
   return numbers;
 }
 
+nvme::AllowRam allow_ram(const Job& job) {
+  return job.tiers.nvme.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo;
+}
+
 /// Room for what a run writes beside its weights: log, metrics, config.json.
 constexpr Bytes kSmallFiles = 1_MiB;
 
@@ -82,7 +95,7 @@ Bytes side_arena(const tensor::Usage& usage) {
 Session::Session(const Job& job)
     : job_(job),
       train_(job_.data, job_.data.train, job_.decoder.vocab),
-      valid_(open_valid(job_)),
+      valid_(open_valid(job_, train_)),
       steps_(count_steps(job_.train, train_)),
       setup_(write_setup(job_)),
       compute_("compute") {
@@ -95,7 +108,7 @@ Session::Session(const Job& job)
   if (job_.tiers.nvme.paths.empty()) {
     job_.tiers.nvme.paths = {(std::filesystem::path(job_.folder) / "nvme").string()};
   }
-  if (setup_.uses_nvme()) check_nvme(0);
+  if (setup_.uses_nvme()) nvme::check_folders(job_.tiers.nvme.paths, 0, allow_ram(job_));
   const memory::Machine machine = memory::this_machine();
   plan::Limits limits = memory::resolve_limits(job_.tiers, machine);
   limits.host = memory::host_limit(job_.tiers, machine);
@@ -132,28 +145,25 @@ Measured Session::measure() {
 }
 
 /// What would be refused when the files are made, found before there is anything to remove.
-void Session::check_nvme(Bytes stored) const {
-  const auto& tier = job_.tiers.nvme;
-  nvme::check_folders(tier.paths, stored,
-                      tier.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo);
-}
-
 void Session::check_disks(Bytes stored) const {
-  const auto& tier = job_.tiers.nvme;
-  if (stored > 0) check_nvme(stored);
+  const nvme::Filesystem disk = nvme::filesystem_of(job_.folder);
+  Bytes shared = 0;  // of the nvme tier, on the disk that the weights go to
+  if (stored > 0) {
+    const auto& paths = job_.tiers.nvme.paths;
+    const std::vector<Bytes> shares = nvme::check_folders(paths, stored, allow_ram(job_));
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      if (nvme::filesystem_of(paths[i]).device == disk.device) shared += shares[i];
+    }
+  }
   const Bytes weights = setup_.model.parameters() * size_of(job_.final_dtype);
   nvme::check_file_size(job_.folder, weights);
-  const nvme::Filesystem disk = nvme::filesystem_of(job_.folder);
-  const bool shared = stored > 0 && std::ranges::all_of(tier.paths, [&](const std::string& path) {
-                        return nvme::filesystem_of(path).device == disk.device;
-                      });
-  const Bytes need = weights + kSmallFiles + (shared ? stored : 0);
+  const Bytes need = weights + kSmallFiles + shared;
   SLUICE_CHECK(
       need <= disk.free, kBudget,
       fmt::format("{}: {} needed for weights{}, {} free; free space there, or choose "
                   "another output_dir",
                   job_.folder, format_bytes(weights),
-                  shared ? fmt::format(" and {} for the nvme tier", format_bytes(stored)) : "",
+                  shared > 0 ? fmt::format(" and {} for the nvme tier", format_bytes(shared)) : "",
                   format_bytes(disk.free)));
 }
 

@@ -49,7 +49,6 @@ class Session {
   class Loop;
   Measured measure();
   std::int64_t evaluation_batches() const;
-  void check_nvme(Bytes stored) const;   // bytes of the nvme tier
   void check_disks(Bytes stored) const;  // the same, and what else the run writes
 
   Job job_;

@@ -47,6 +47,31 @@ TEST_F(BadInput, NamesThatAreNoFolderAreRefused) {
   }
 }
 
+TEST_F(BadInput, ARunFileOfAnyNameGivesTheRunAName) {
+  const std::vector<std::pair<std::string, std::string>> names = {
+      {"my run.yaml", "my_run"}, {"auto.yaml", "run"}, {".yaml", "_yaml"}, {"123.yaml", "123"}};
+  for (const auto& [file, name] : names) {
+    write(file, kRunFile);
+    const Ending ending = shell("$sluice train '" + file + "'");
+    EXPECT_EQ(ending.code, 0) << ending.said;
+    EXPECT_TRUE(exists("runs/" + name + "/final/model.safetensors")) << file;
+  }
+}
+
+TEST_F(BadInput, AnOutputFolderMayEndInASeparator) {
+  for (const char* end : {"/", "//", "/.", "/sub/.."}) {
+    const Ending ending = train(std::string("'output_dir=runs/${name}") + end + "'");
+    EXPECT_EQ(ending.code, 0) << ending.said;
+    EXPECT_TRUE(exists("runs/run/final/model.safetensors")) << end;
+    fs::remove_all(folder_ / "runs");
+  }
+}
+
+TEST_F(BadInput, AnOutputFolderThatCannotEvenBeLookedAtIsNamed) {
+  expect_refused_at_once(train("output_dir=" + std::string(300, 'x')), kConfig,
+                         {"xxx", "File name too long", "output_dir"});
+}
+
 TEST_F(BadInput, ARunFileThatIsNotThereIsNamed) {
   expect_refused_at_once(shell("$sluice train nowhere.yaml"), kConfig,
                          {"nowhere.yaml", "No such file"});
@@ -169,6 +194,18 @@ TEST_F(BadInput, EmptyCutAndShortTokenFilesAreRefused) {
   expect_refused_at_once(train(), kConfig, {"tokens.bin", "17 tokens", "hold 16"});
 }
 
+TEST_F(BadInput, TextAndTokensDoNotMix) {
+  write("text.txt", std::string(400, '\1'));
+  expect_refused_at_once(train("data.valid=text.txt"), kConfig,
+                         {"tokens.bin is token ids", "text.txt is text", "data.format"});
+}
+
+TEST_F(BadInput, AnEvaluationTooLongToPlanIsRefused) {
+  write("tokens.bin", std::string(4 << 20, '\0'));
+  expect_refused_at_once(train("data.valid=tokens.bin eval.batches=1000000 --dry-run"), kConfig,
+                         {"65535 micro-batches of 4 blocks", "16384", "eval.batches"});
+}
+
 TEST_F(BadInput, SequencesLongerThanThePositionsAreRefused) {
   expect_refused_at_once(train("data.seq_len=17"), kConfig, {"data.seq_len is 17", "16"});
 }
@@ -209,6 +246,12 @@ TEST_F(SmallDisk, ADiskTooFullForTheFinalWeightsIsRefused) {
     expect_refused_at_once(ending, kDoesNotFit, {"needed for weights", "free", "output_dir"});
     EXPECT_THAT(ending.said, testing::Not(HasSubstr("\nsmall/")));
   }
+}
+
+TEST_F(SmallDisk, TheNvmeTierAndTheWeightsShareADisk) {
+  const Ending ending =
+      train_on("1150K", "output_dir=small/out 'tiers.nvme.paths=[small/a, b]' --dry-run");
+  expect_refused_at_once(ending, kDoesNotFit, {"needed for weights and", "for the nvme tier"});
 }
 
 TEST_F(BadInput, ADryRunRefusesWhatAStartRefuses) {

@@ -140,10 +140,12 @@ TEST(BiasCorrection, IsOneMinusThePower) {
 
 TEST(GlobalNorm, AddsInOrder) {
   EXPECT_EQ(global_norm({}), 0.0);
-  const std::vector<double> partials{9.0, 16.0};
-  EXPECT_EQ(global_norm(partials), 5.0);
-  const std::vector<double> ordered{1.0, 0x1p-53, 0x1p-53};  // each small one is rounded away
-  EXPECT_EQ(global_norm(ordered), 1.0);
+  const std::vector<double> nine{9.0}, sixteen{16.0};
+  EXPECT_EQ(global_norm(std::vector<std::span<const double>>{nine, {}, sixteen}), 5.0);
+  const std::vector<double> one{1.0};
+  const std::vector<double> small(4, 0x1p-53);  // each is rounded away, all are not
+  EXPECT_EQ(global_norm(std::vector<std::span<const double>>{one, small}), 1.0);
+  EXPECT_GT(global_norm(std::vector<std::span<const double>>{small, one}), 1.0);
 }
 
 }  // namespace
