@@ -26,9 +26,8 @@ double rounded(double share) {
 std::int64_t step_of(std::string_view line, const std::string& path, int number) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   const bool is_record = json.is_object() && json.contains("step") && json["step"].is_number();
-  SLUICE_CHECK(
-      is_record, kFormat,
-      fmt::format("{}:{}: is no step record; move the file away", path, number));
+  SLUICE_CHECK(is_record, kFormat,
+               fmt::format("{}:{}: is no step record; move the file away", path, number));
   return json["step"].get<std::int64_t>();
 }
 
