@@ -81,11 +81,9 @@ config::Config counted_name(const config::Config& config, const std::string& ste
 std::string name_after(const std::string& file) {
   constexpr std::size_t kLongest = 100;  // leaves room for a counter
   std::string name = fs::path(file).stem().string().substr(0, kLongest);
-  const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-';
-  };
-  for (char& c : name) c = allowed(c) ? c : '_';
+  for (char& c : name) {
+    if (config::kNameCharacters.find(c) == std::string_view::npos) c = '_';
+  }
   if (name.empty() || name == "auto") return "run";  // auto is not a name
   if (name.front() == '.' || name.front() == '-') name.front() = '_';
   return name;

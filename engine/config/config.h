@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cpu_adam/options.h"
@@ -58,6 +59,10 @@ struct LoggingOptions {
   log::Level level = log::Level::kInfo;
   Progress progress = Progress::kAuto;
 };
+
+/// What a run's name is made of; it begins with neither '.' nor '-'.
+inline constexpr std::string_view kNameCharacters =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
 struct Config {
   std::int64_t version = 1;

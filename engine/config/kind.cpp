@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/config/config.h"
 #include "engine/config/nearest.h"
 
 namespace sluice::config {
@@ -180,9 +181,7 @@ Kind<std::string> folder_name() {
           {{"type", "string"}, {"pattern", "^[A-Za-z0-9_][A-Za-z0-9._-]*$"}, {"maxLength", 128}},
           [](const Value& v, const Context& at) {
             const std::string& text = read_word(v, at);
-            constexpr auto kAllowed =
-                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-            const bool good = text.find_first_not_of(kAllowed) == std::string::npos &&
+            const bool good = text.find_first_not_of(kNameCharacters) == std::string::npos &&
                               text.front() != '.' && text.front() != '-' && text.size() <= 128;
             if (!good) refuse(v, at, "no name for a folder");
             return text;

@@ -66,9 +66,8 @@ Dataset::Dataset(const train::DataOptions& options, const std::vector<std::strin
   SLUICE_CHECK(vocab_ >= 1, kConfig, fmt::format("a vocabulary of {} holds no token", vocab_));
   const std::vector<std::string> paths = expand_globs(globs);
   const DataFormat format = common_format(options, paths);
-  text_ = format == DataFormat::kText;
   width_ = width_of(format, options.token_dtype, vocab);
-  if (text_) vocab_ = std::min<std::int64_t>(vocab_, 256);
+  if (is_text()) vocab_ = std::min<std::int64_t>(vocab_, 256);
 
   for (const std::string& path : paths) add(path);
   SLUICE_CHECK(

@@ -48,7 +48,7 @@ class Dataset {
   std::int64_t seq_len() const noexcept { return seq_len_; }
   std::int64_t tokens() const noexcept { return tokens_; }
   /// Bytes of text; else token ids.
-  bool is_text() const noexcept { return text_; }
+  bool is_text() const noexcept { return width_ == 1; }
   /// Every id is below this: the model's vocabulary, and at most 256 for text.
   std::int64_t vocab() const noexcept { return vocab_; }
   std::span<const File> files() const noexcept { return files_; }
@@ -69,8 +69,7 @@ class Dataset {
 
   std::int64_t seq_len_;
   std::int64_t vocab_;
-  bool text_ = true;
-  int width_ = 1;  ///< bytes per token
+  int width_ = 1;  ///< bytes per token: 1 for text, 2 or 4 for ids
   std::int64_t tokens_ = 0;
   std::vector<File> files_;
 };
