@@ -17,7 +17,7 @@ std::string_view name_of(Tier tier) {
 std::string_view name_of(MemoryTag tag) {
   constexpr std::array<std::string_view, kMemoryTags> kNames = {
       "parameters",  "gradients", "optimizer state", "activations",
-      "kept graphs", "workspace", "batch",           "control"};
+      "kept layers", "workspace", "batch",           "control"};
   return kNames[static_cast<std::size_t>(tag)];
 }
 

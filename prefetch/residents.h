@@ -36,7 +36,7 @@ enum class MemoryTag : std::uint8_t {
   kGradient,
   kState,       ///< master, m, v
   kActivation,  ///< block inputs and their gradients
-  kGraph,       ///< what kept layers leave from forward to backward
+  kKept,        ///< what kept layers leave from forward to backward
   kWorkspace,
   kBatch,
   kControl

@@ -36,10 +36,10 @@ double microseconds_per_op(Trace* trace) {
   auto residents = std::make_shared<prefetch::Residents>();
   residents->seal();
   const auto program = chain(residents);
-  executor::Machine machine{residents, {}, {{"cpu", 1, prefetch::Issue::kOldestReady}}};
-  machine.trace = trace;
+  executor::Resources resources{residents, {}, {{"cpu", 1, prefetch::Issue::kOldestReady}}};
+  resources.trace = trace;
   Nothing handler;
-  const auto driver = executor::overlapped(machine, handler);
+  const auto driver = executor::overlapped(resources, handler);
   const Nanos begin = now_ns();
   driver->append(program, 0);
   driver->wait(0);

@@ -62,8 +62,8 @@ std::optional<int> run_named(config::Config config, DryRun dry_run) {
     fmt::print("{}\n", session.report());
     return 0;
   }
-  config.compute.threads = static_cast<unsigned>(session.numbers().threads);
-  config.compute.loss_chunk = session.numbers().loss_chunk;
+  config.compute.threads = static_cast<unsigned>(session.numerics().threads);
+  config.compute.loss_chunk = session.numerics().loss_chunk;
   if (claim_run_folder(config, describe_machine()) == Claim::kTaken) return std::nullopt;
   watch_stop_signals();
   log::to_file(folder + "/train.log");

@@ -63,7 +63,7 @@ struct Finished {
   std::vector<std::uint32_t> peak_slots;  ///< per pool, the most in use at once
 };
 
-struct Machine {
+struct Resources {
   std::shared_ptr<const prefetch::Residents> residents;
   prefetch::Pools pools;
   prefetch::Lanes lanes;
@@ -106,7 +106,7 @@ class Driver {
 };
 
 /// The handler outlives the driver; the destructor stops, and waits for what is in flight.
-std::unique_ptr<Driver> overlapped(const Machine& machine, Handler& handler);
-std::unique_ptr<Driver> serial(const Machine& machine, Handler& handler);
+std::unique_ptr<Driver> overlapped(const Resources& resources, Handler& handler);
+std::unique_ptr<Driver> serial(const Resources& resources, Handler& handler);
 
 }  // namespace sluice::executor

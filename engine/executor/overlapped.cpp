@@ -25,13 +25,13 @@ using prefetch::OpRef;
 /// tickets in stream order.
 class Overlapped final : public Driver {
  public:
-  Overlapped(const Machine& machine, Handler& handler)
+  Overlapped(const Resources& resources, Handler& handler)
       : handler_(handler),
-        trace_(machine.trace),
-        board_(machine.residents, machine.pools, machine.lanes, machine.derive),
-        reasons_(machine.lanes.size(), machine.pools.size()) {
+        trace_(resources.trace),
+        board_(resources.residents, resources.pools, resources.lanes, resources.derive),
+        reasons_(resources.lanes.size(), resources.pools.size()) {
     const Nanos now = now_ns();
-    for (std::size_t i = 0; i < machine.lanes.size(); ++i)
+    for (std::size_t i = 0; i < resources.lanes.size(); ++i)
       lanes_.emplace_back(now, reasons_.size());
     try {
       for (LaneId lane = 0; lane < lanes_.size(); ++lane) open(lane);
@@ -288,8 +288,8 @@ class Overlapped final : public Driver {
 
 }  // namespace
 
-std::unique_ptr<Driver> overlapped(const Machine& machine, Handler& handler) {
-  return std::make_unique<Overlapped>(machine, handler);
+std::unique_ptr<Driver> overlapped(const Resources& resources, Handler& handler) {
+  return std::make_unique<Overlapped>(resources, handler);
 }
 
 }  // namespace sluice::executor

@@ -16,12 +16,12 @@ using prefetch::OpRef;
 /// so they are handed out by the same rules.
 class Serial final : public Driver {
  public:
-  Serial(const Machine& machine, Handler& handler)
+  Serial(const Resources& resources, Handler& handler)
       : handler_(handler),
-        trace_(machine.trace),
-        board_(machine.residents, machine.pools, machine.lanes, machine.derive),
-        reasons_(machine.lanes.size(), machine.pools.size()),
-        accounts_(machine.lanes.size(), LaneAccount(now_ns(), reasons_.size())) {}
+        trace_(resources.trace),
+        board_(resources.residents, resources.pools, resources.lanes, resources.derive),
+        reasons_(resources.lanes.size(), resources.pools.size()),
+        accounts_(resources.lanes.size(), LaneAccount(now_ns(), reasons_.size())) {}
 
   void append(std::shared_ptr<const prefetch::Program> program, std::uint64_t tag) override {
     if (stopped_) {
@@ -102,8 +102,8 @@ class Serial final : public Driver {
 
 }  // namespace
 
-std::unique_ptr<Driver> serial(const Machine& machine, Handler& handler) {
-  return std::make_unique<Serial>(machine, handler);
+std::unique_ptr<Driver> serial(const Resources& resources, Handler& handler) {
+  return std::make_unique<Serial>(resources, handler);
 }
 
 }  // namespace sluice::executor

@@ -88,7 +88,7 @@ class Writer {
           pool(Tier::kNvme, MemoryTag::kActivation, "saved activations", sizes.activation);
     }
     if (setup_.kept_layers > 0) {
-      catalog_.graphs = pool(Tier::kGpu, MemoryTag::kGraph, "kept graphs", sizes.graph);
+      catalog_.kept = pool(Tier::kGpu, MemoryTag::kKept, "kept layers", sizes.kept);
     }
     catalog_.host_batch = pool(Tier::kCpu, MemoryTag::kBatch, "batches", sizes.batch);
     catalog_.device_batch = setup_.sharing == Sharing::kUnified
@@ -201,15 +201,14 @@ DType gradient_dtype(const Setup& setup, int segment) {
 }
 
 Sizes sizes_of(const Setup& setup) {
-  const auto tokens = static_cast<Bytes>(setup.micro_batch * setup.seq_len);
+  const auto tokens = static_cast<Bytes>(setup.micro_batch_tokens());
   std::uint64_t largest = 0;
   for (const auto& layout : setup.layouts) largest = std::max(largest, layout.elems);
   const auto hidden = static_cast<Bytes>(setup.model.decoder.hidden);
   return {
       .activation = round_up(tokens * hidden * size_of(setup.compute), kAlignment),
       .batch = tokens * 2 * sizeof(std::int64_t),
-      .graph = shape::kept_of(setup.model.decoder, setup.micro_batch * setup.seq_len, setup.compute)
-                   .bytes,
+      .kept = shape::kept_of(setup.model.decoder, setup.micro_batch_tokens(), setup.compute).bytes,
       .norms = largest / kGrainElems * sizeof(double),
       .record = 256};
 }

@@ -42,20 +42,21 @@ struct Catalog {
   PoolBySize host_chunks;    ///< a chunk of a device gradient, copied for the optimizer
   PoolBySize fresh;          ///< a chunk of new weights on its way to the device or to nvme
   PoolBySize state_chunks;   ///< state read from nvme
-  prefetch::PoolId activations = 0;
-  prefetch::PoolId host_activations = 0;  ///< saved there, or on their way to and from nvme
-  prefetch::PoolId disk_activations = 0;
-  prefetch::PoolId graphs = 0;  ///< of kept layers
-  prefetch::PoolId device_batch = 0;
-  prefetch::PoolId host_batch = 0;
-  prefetch::PoolId norms = 0;    ///< partial sums of squares of a segment
-  prefetch::PoolId records = 0;  ///< small numbers: losses, the step's record
+  prefetch::PoolId activations = prefetch::kNoPool;
+  prefetch::PoolId host_activations =
+      prefetch::kNoPool;  ///< saved there, or on their way to and from nvme
+  prefetch::PoolId disk_activations = prefetch::kNoPool;
+  prefetch::PoolId kept = prefetch::kNoPool;  ///< what kept layers leave for backward
+  prefetch::PoolId device_batch = prefetch::kNoPool;
+  prefetch::PoolId host_batch = prefetch::kNoPool;
+  prefetch::PoolId norms = prefetch::kNoPool;    ///< partial sums of squares of a segment
+  prefetch::PoolId records = prefetch::kNoPool;  ///< small numbers: losses, the step's record
 };
 
 /// Bytes of the buffers that have one size.
 struct Sizes {
   Bytes activation;  ///< whole kAlignment: it may go to a drive
-  Bytes batch, graph, norms, record;
+  Bytes batch, kept, norms, record;
 };
 Sizes sizes_of(const Setup& setup);
 

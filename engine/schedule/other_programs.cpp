@@ -38,7 +38,7 @@ class Evaluation : public ProgramWriter {
       : ProgramWriter("evaluation", setup, catalog) {}
 
   std::shared_ptr<const prefetch::Program> write(std::int64_t batches) {
-    const auto group = static_cast<int>(setup_.streams_params() ? setup_.micro_batches : 1);
+    const auto group = static_cast<int>(setup_.sweep);
     for (int first = 0; first < static_cast<int>(batches); first += group) {
       sweep(first, std::min(first + group, static_cast<int>(batches)));
     }

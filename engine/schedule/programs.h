@@ -13,8 +13,7 @@ namespace sluice::schedule {
 std::shared_ptr<const prefetch::Program> init_program(const Setup& setup, const Catalog& catalog);
 
 /// One training step: forward, backward, norm, decide, update.
-/// With streamed weights and several micro-batches the order is vertical (each block for all
-/// micro-batches, so that weights are fetched once), else horizontal. The bits do not depend on it.
+/// `setup.sweep` micro-batches go through each block together; the bits do not depend on how many.
 std::shared_ptr<const prefetch::Program> step_program(const Setup& setup, const Catalog& catalog);
 
 /// The mean loss over `batches` micro-batches.

@@ -30,14 +30,18 @@ struct Setup {
   Sharing sharing = Sharing::kSeparate;
   DType compute = DType::kF32;
   GradDType grad_dtype = GradDType::kAuto;
-  std::int64_t micro_batch = 1;    ///< sequences
-  std::int64_t seq_len = 1;        ///< tokens
-  std::int64_t micro_batches = 1;  ///< per step
-  std::int64_t kept_layers = 0;    ///< so many, from the last, keep their forward for backward
-  Bytes workspace = 0;             ///< of the compute lane
+  std::int64_t micro_batch_size = 1;  ///< sequences
+  std::int64_t seq_len = 1;           ///< tokens
+  std::int64_t micro_batches = 1;     ///< per step
+  /// So many micro-batches go through the blocks together, so that streamed weights are fetched
+  /// once for all of them. 1 is horizontal order, all is vertical order; the bits are the same.
+  std::int64_t sweep = 1;
+  std::int64_t kept_layers = 0;  ///< so many, from the last, keep their forward for backward
+  Bytes workspace = 0;           ///< of the compute lane
 
   std::uint64_t chunk_count() const;
-  std::int64_t tokens_per_step() const { return micro_batch * seq_len * micro_batches; }
+  std::int64_t micro_batch_tokens() const { return micro_batch_size * seq_len; }
+  std::int64_t tokens_per_step() const { return micro_batch_tokens() * micro_batches; }
   std::uint64_t segment_elems(int segment) const {
     return layouts[static_cast<std::size_t>(segment)].elems;
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -25,12 +26,12 @@ class Step : public ProgramWriter {
   }
 
   std::shared_ptr<const prefetch::Program> write() {
-    std::vector<int> all(static_cast<std::size_t>(setup_.micro_batches));
-    std::iota(all.begin(), all.end(), 0);
-    if (setup_.streams_params()) {
-      sweep(all);
-    } else {
-      for (const int mb : all) sweep({mb});
+    const auto micro_batches = static_cast<int>(setup_.micro_batches);
+    const auto together = static_cast<int>(setup_.sweep);
+    for (int first = 0; first < micro_batches; first += together) {
+      std::vector<int> group(static_cast<std::size_t>(std::min(together, micro_batches - first)));
+      std::iota(group.begin(), group.end(), first);
+      sweep(group);
     }
     decide();
     for (int s = 0; s < segments(); ++s) {
@@ -73,7 +74,7 @@ class Step : public ProgramWriter {
         const Buffers reads = weights + Buffers{input, dx[mb]};
         dx[mb] = activation();
         if (setup_.keeps(b)) {
-          backward(OpId::kLayerBackwardKept, b, mb, reads + Buffers{graph(b, mb)}, {dx[mb]});
+          backward(OpId::kLayerBackwardKept, b, mb, reads + Buffers{kept(b, mb)}, {dx[mb]});
         } else {
           backward(OpId::kLayerBackward, b, mb, reads, {dx[mb]});
         }
@@ -84,12 +85,12 @@ class Step : public ProgramWriter {
     }
   }
 
-  BufferId& graph(int b, int mb) { return graphs_[{b, mb}]; }
+  BufferId& kept(int b, int mb) { return kept_[{b, mb}]; }
 
   BufferId forward_keeping(int b, const Buffers& weights, BufferId input, int mb) {
     const BufferId output = activation();
-    graph(b, mb) = transient(catalog_.graphs, sizes_of(setup_).graph);
-    compute(OpId::kLayerForwardKeep, b, mb, weights + Buffers{input}, {output, graph(b, mb)},
+    kept(b, mb) = transient(catalog_.kept, sizes_of(setup_).kept);
+    compute(OpId::kLayerForwardKeep, b, mb, weights + Buffers{input}, {output, kept(b, mb)},
             forward_flops(b));
     return output;
   }
@@ -223,7 +224,7 @@ class Step : public ProgramWriter {
 
   std::vector<std::map<int, BufferId>> gradients_;  // by segment, then by the block that uses it
   std::vector<std::int64_t> contributions_left_;    // by segment
-  std::map<std::pair<int, int>, BufferId> graphs_;  // by kept block and micro-batch
+  std::map<std::pair<int, int>, BufferId> kept_;    // by kept block and micro-batch
   Buffers losses_;                                  // by micro-batch
   Buffers norms_;                                   // by segment: the global order of grains
   BufferId record_ = 0;

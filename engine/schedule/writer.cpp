@@ -43,7 +43,7 @@ BufferId ProgramWriter::fetch_batch(int micro_batch) {
 }
 
 double ProgramWriter::forward_flops(int b) const {
-  return shape::forward_flops(setup_.model, block(b), setup_.micro_batch, setup_.seq_len);
+  return shape::forward_flops(setup_.model, block(b), setup_.micro_batch_size, setup_.seq_len);
 }
 
 void ProgramWriter::compute(OpId id, int b, int micro_batch, const Buffers& reads,

@@ -17,11 +17,11 @@ class Batches {
  public:
   /// `valid` may be null; then no evaluation program is run.
   Batches(const data::Dataset& train, const data::Dataset* valid, const data::Sampler& sampler,
-          std::int64_t micro_batch, std::int64_t micro_batches)
+          std::int64_t micro_batch_size, std::int64_t micro_batches)
       : train_(train),
         valid_(valid),
         sampler_(sampler),
-        micro_batch_(micro_batch),
+        micro_batch_size_(micro_batch_size),
         micro_batches_(micro_batches) {}
 
   /// Fills tokens and targets, each [B, S]. A training step draws the next samples of the sampler,
@@ -33,7 +33,7 @@ class Batches {
   const data::Dataset& train_;
   const data::Dataset* valid_;
   const data::Sampler& sampler_;
-  std::int64_t micro_batch_;
+  std::int64_t micro_batch_size_;
   std::int64_t micro_batches_;
 };
 

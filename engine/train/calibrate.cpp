@@ -133,7 +133,7 @@ DriveRates drive_rates(const memory::NvmeTier& nvme, const nvme::Options& aio) {
 
 }  // namespace
 
-plan::Rates calibrate(const schedule::Setup& setup, const Numbers& numbers,
+plan::Rates calibrate(const schedule::Setup& setup, const Numerics& numerics,
                       const std::map<schedule::OpId, double>& ops,
                       const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,
                       const nvme::Options& aio) {
@@ -152,7 +152,7 @@ plan::Rates calibrate(const schedule::Setup& setup, const Numbers& numbers,
   const double cores = std::max(1U, std::thread::hardware_concurrency());
   rates.cpu_cores = std::min(1.0, host.threads / cores);
   if (gpu::device().unified) {
-    rates.compute_cores = std::min(1.0, numbers.threads / cores);
+    rates.compute_cores = std::min(1.0, numerics.threads / cores);
     rates.copy_cores = 1.0 / cores;
   }
   return rates;

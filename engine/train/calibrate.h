@@ -19,7 +19,7 @@ namespace sluice::train {
 /// the setup has a home there: a file in the folder, or in its nearest parent that exists, whose
 /// name is removed before anything is written. Drives that cannot be measured get a guess and a
 /// warning.
-plan::Rates calibrate(const schedule::Setup& setup, const Numbers& numbers,
+plan::Rates calibrate(const schedule::Setup& setup, const Numerics& numerics,
                       const std::map<schedule::OpId, double>& ops,
                       const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,
                       const nvme::Options& aio);

@@ -113,25 +113,24 @@ const shape::Block& block_of(const Setup& setup, std::int32_t first_segment) {
 /// The op with views instead of addresses; every member is a view into program buffers.
 struct Compute {
   const Setup& setup;
-  const Numbers& numbers;
+  const Numerics& numerics;
   const OpBytes& op;
   const shape::Block& block;
 
   const shape::Decoder& decoder() const { return setup.model.decoder; }
   std::size_t weights() const { return block.segments.size(); }
   at::Tensor activation(std::byte* bytes) const {
-    return tensor::view(bytes, {setup.micro_batch, setup.seq_len, decoder().hidden}, setup.compute);
+    return tensor::view(bytes, {setup.micro_batch_size, setup.seq_len, decoder().hidden},
+                        setup.compute);
   }
   model::KeptLayer kept(std::byte* bytes) const {
-    return model::kept_views(decoder(), setup.micro_batch * setup.seq_len, setup.compute, bytes);
+    return model::kept_views(decoder(), setup.micro_batch_tokens(), setup.compute, bytes);
   }
   at::Tensor tokens(std::byte* batch) const { return ids(batch, 0); }
-  at::Tensor targets(std::byte* batch) const {
-    return ids(batch, setup.micro_batch * setup.seq_len);
-  }
+  at::Tensor targets(std::byte* batch) const { return ids(batch, setup.micro_batch_tokens()); }
   at::Tensor ids(std::byte* batch, std::int64_t first) const {
     return tensor::view_int64(reinterpret_cast<std::int64_t*>(batch) + first,
-                              {setup.micro_batch, setup.seq_len});
+                              {setup.micro_batch_size, setup.seq_len});
   }
   double loss_scale() const { return 1.0 / static_cast<double>(setup.tokens_per_step()); }
 
@@ -156,14 +155,14 @@ struct Compute {
         Gradients grads = gradients(2);
         const double loss = model::head_train(decoder(), params(), activation(in[weights()]),
                                               targets(in[weights() + 1]), loss_scale(),
-                                              numbers.loss_chunk, grads, activation(out[0]))
+                                              numerics.loss_chunk, grads, activation(out[0]))
                                 .loss_sum;
         std::memcpy(out[1], &loss, sizeof loss);
         return grads.check_complete();
       }
       case OpId::kHeadLoss: {
         const double loss = model::head_loss(decoder(), params(), activation(in[weights()]),
-                                             targets(in[weights() + 1]), numbers.loss_chunk)
+                                             targets(in[weights() + 1]), numerics.loss_chunk)
                                 .loss_sum;
         std::memcpy(out[0], &loss, sizeof loss);
         return;
@@ -195,8 +194,8 @@ struct Compute {
 
 }  // namespace
 
-ComputeOps::ComputeOps(const Setup& setup, const Numbers& numbers, tensor::Workspace& workspace)
-    : setup_(setup), numbers_(numbers), workspace_(workspace) {}
+ComputeOps::ComputeOps(const Setup& setup, const Numerics& numerics, tensor::Workspace& workspace)
+    : setup_(setup), numerics_(numerics), workspace_(workspace) {}
 
 bool ComputeOps::owns(OpId id) {
   switch (id) {
@@ -216,7 +215,7 @@ bool ComputeOps::owns(OpId id) {
 
 void ComputeOps::run(const OpBytes& op) {
   tensor::OpScope scope(workspace_, schedule::kind_of(op.id).name);
-  Compute{setup_, numbers_, op, block_of(setup_, op.where.segment)}.run();
+  Compute{setup_, numerics_, op, block_of(setup_, op.where.segment)}.run();
   scope.close();
 }
 

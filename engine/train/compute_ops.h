@@ -14,7 +14,7 @@
 namespace sluice::train {
 
 /// Part of a run's numbers (docs/design.md 4): another value may give other bits.
-struct Numbers {
+struct Numerics {
   int threads = 1;              ///< of LibTorch
   std::int64_t loss_chunk = 0;  ///< vocabulary columns of the head at a time
 };
@@ -22,7 +22,7 @@ struct Numbers {
 class ComputeOps {
  public:
   /// All three must outlive this.
-  ComputeOps(const schedule::Setup& setup, const Numbers& numbers, tensor::Workspace& workspace);
+  ComputeOps(const schedule::Setup& setup, const Numerics& numerics, tensor::Workspace& workspace);
 
   /// Is this op one of a block's forward, backward or loss?
   static bool owns(schedule::OpId id);
@@ -30,7 +30,7 @@ class ComputeOps {
 
  private:
   const schedule::Setup& setup_;
-  const Numbers& numbers_;
+  const Numerics& numerics_;
   tensor::Workspace& workspace_;
 };
 
@@ -45,6 +45,6 @@ struct Measured {
 ///
 /// Thread  the compute stream's, with its number of threads set
 /// Throws  kBudget when an op needs more than there is
-Measured measure_ops(const schedule::Setup& setup, const Numbers& numbers);
+Measured measure_ops(const schedule::Setup& setup, const Numerics& numerics);
 
 }  // namespace sluice::train

@@ -86,7 +86,7 @@ cpu_adam::Published HostOps::published(std::byte* data, std::uint64_t first,
 }
 
 void HostOps::load_batch(const OpBytes& op) const {
-  const auto tokens = static_cast<std::uint64_t>(setup_.micro_batch * setup_.seq_len);
+  const auto tokens = static_cast<std::uint64_t>(setup_.micro_batch_tokens());
   const auto both = span_of<std::int64_t>(op.writes[0], 2 * tokens);
   batches_.load(Tag::unpack(op.tag), op.where.micro_batch, both.first(tokens), both.last(tokens));
 }
@@ -220,8 +220,7 @@ void HostOps::adam(const OpBytes& op) const {
 void HostOps::report_loss(const OpBytes& op) {
   double loss = 0;
   for (std::byte* bytes : op.reads) loss += as<double>(bytes);
-  loss /= static_cast<double>(op.reads.size()) *
-          static_cast<double>(setup_.micro_batch * setup_.seq_len);
+  loss /= static_cast<double>(op.reads.size()) * static_cast<double>(setup_.micro_batch_tokens());
   const std::lock_guard lock(mutex_);
   evaluations_[Tag::unpack(op.tag).step] = loss;
 }

@@ -27,19 +27,20 @@ constexpr std::int64_t kUnusualSteps = 2;  // the first ones, left out of the la
 }  // namespace
 
 /// The bytes of the tiers and everything that works on them, in the order in which they are needed.
-struct Session::Machine {
-  explicit Machine(Session& s)
+struct Session::Assembly {
+  explicit Assembly(Session& s)
       : rules{s.job_.optimizer, s.job_.scheduler, s.job_.train, s.steps_, s.job_.seed},
         sampler(s.train_.samples(), s.job_.seed,
                 s.job_.data.shuffle ? data::Order::kShuffled : data::Order::kSequential),
-        batches(s.train_, s.valid_data(), sampler, s.setup_.micro_batch, s.setup_.micro_batches),
+        batches(s.train_, s.valid_data(), sampler, s.setup_.micro_batch_size,
+                s.setup_.micro_batches),
         optimizer(s.job_.cpu_adam),
         store(open_store(s)),
         ledger(s.plan_.limits),
         memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
         workspace(workspace_span(s), s.setup_.workspace - round_up(s.workspace_.main, kAlignment)),
         host(s.setup_, rules, batches, optimizer),
-        compute(s.setup_, s.numbers_, workspace),
+        compute(s.setup_, s.numerics_, workspace),
         writer(s.setup_.model, s.job_.final_dtype,
                (std::filesystem::path(s.job_.folder) / "final").string()),
         conductor(s.setup_, memory, host, compute, s.compute_, writer),
@@ -50,10 +51,10 @@ struct Session::Machine {
       wrapped = s.job_.hooks.wrap_handler(conductor, memory);
       handler = wrapped.get();
     }
-    executor::Machine machine{s.plan_.catalog.residents, s.plan_.catalog.pools, s.plan_.lanes};
-    machine.trace = s.job_.hooks.trace != nullptr ? s.job_.hooks.trace : &trace;
-    driver = s.job_.execution == Execution::kSerial ? executor::serial(machine, *handler)
-                                                    : executor::overlapped(machine, *handler);
+    executor::Resources resources{s.plan_.catalog.residents, s.plan_.catalog.pools, s.plan_.lanes};
+    resources.trace = s.job_.hooks.trace != nullptr ? s.job_.hooks.trace : &trace;
+    driver = s.job_.execution == Execution::kSerial ? executor::serial(resources, *handler)
+                                                    : executor::overlapped(resources, *handler);
   }
 
   static std::optional<nvme::Store> open_store(const Session& s) {
@@ -119,7 +120,7 @@ struct Session::Machine {
 /// The stream of programs, and what is told about each when it has run.
 class Session::Loop {
  public:
-  Loop(Session& session, Machine& machine) : s_(session), m_(machine) {
+  Loop(Session& session, Assembly& assembly) : s_(session), a_(assembly) {
     if (const auto& steps = s_.job_.profile.steps) {
       const auto path = std::filesystem::path(s_.job_.folder) / "trace.json";
       profile_.emplace(*steps, path.string(), s_.plan_.lanes, s_.plan_.catalog.pools);
@@ -167,34 +168,34 @@ class Session::Loop {
 
   void append(std::shared_ptr<const prefetch::Program> program, Tag tag) {
     settle(kMostInFlight - 1);
-    m_.driver->append(std::move(program), tag.pack());
+    a_.driver->append(std::move(program), tag.pack());
   }
 
   /// Tells of each program as soon as it has run, not only when all have.
   void settle(std::size_t in_flight) {
     for (std::size_t left = kMostInFlight; left-- > in_flight;) {
-      for (const executor::Finished& finished : m_.driver->wait(left)) told(finished);
+      for (const executor::Finished& finished : a_.driver->wait(left)) told(finished);
     }
   }
 
   void told(const executor::Finished& finished) {
     const Tag tag = Tag::unpack(finished.tag);
-    m_.ledger.set_peaks(s_.plan_.catalog.pools, s_.plan_.catalog.tags, finished.peak_slots);
+    a_.ledger.set_peaks(s_.plan_.catalog.pools, s_.plan_.catalog.tags, finished.peak_slots);
     profile(finished, tag);
     if (tag.kind == Tag::Kind::kStep) {
       step_finished(finished, tag.step);
     } else if (tag.kind == Tag::Kind::kEvaluation) {
-      pending_->valid_loss = m_.host.take_evaluation(tag.step);
+      pending_->valid_loss = a_.host.take_evaluation(tag.step);
       report();
     } else {
       last_ = finished;
-      read_ = m_.conductor.nvme_read();
-      written_ = m_.conductor.nvme_written();
+      read_ = a_.conductor.nvme_read();
+      written_ = a_.conductor.nvme_written();
     }
   }
 
   void step_finished(const executor::Finished& finished, std::int64_t step) {
-    const StepResult result = m_.host.take_step(step);
+    const StepResult result = a_.host.take_step(step);
     data::StepRecord record;
     record.step = step + 1;
     record.steps = s_.steps_;
@@ -213,11 +214,11 @@ class Session::Loop {
       record.bound_share = lane.busy;
       record.bound = lane.lane;
     }
-    record.cpu_bytes = m_.ledger.used(Tier::kCpu);
-    record.cpu_limit = m_.ledger.limit(Tier::kCpu);
-    record.gpu_bytes = m_.ledger.used(Tier::kGpu);
-    record.nvme_read_bytes = m_.conductor.nvme_read() - read_;
-    record.nvme_write_bytes = m_.conductor.nvme_written() - written_;
+    record.cpu_bytes = a_.ledger.used(Tier::kCpu);
+    record.cpu_limit = a_.ledger.limit(Tier::kCpu);
+    record.gpu_bytes = a_.ledger.used(Tier::kGpu);
+    record.nvme_read_bytes = a_.conductor.nvme_read() - read_;
+    record.nvme_write_bytes = a_.conductor.nvme_written() - written_;
     read_ += record.nvme_read_bytes;
     written_ += record.nvme_write_bytes;
     last_ = finished;
@@ -235,15 +236,15 @@ class Session::Loop {
       return;
     }
     const auto& program = evaluation ? s_.plan_.programs.evaluation : s_.plan_.programs.step;
-    profile_->collect(step, finished.instance, *program, m_.trace);
+    profile_->collect(step, finished.instance, *program, a_.trace);
     const bool last = step == std::min(s_.job_.profile.steps->last, s_.steps_);
     if (last && evaluation == evaluates(tag.step)) profile_->write();
   }
 
   void report() {
     if (pending_->step == s_.steps_ || stopping()) {
-      m_.note_workspace();
-      for (const memory::Ledger::Entry& entry : m_.ledger.entries()) {
+      a_.note_workspace();
+      for (const memory::Ledger::Entry& entry : a_.ledger.entries()) {
         pending_->memory.push_back({std::string(name_of(entry.tier)),
                                     std::string(name_of(entry.tag)), entry.reserved, entry.peak});
       }
@@ -254,13 +255,13 @@ class Session::Loop {
   }
 
   void save() {
-    m_.driver->append(s_.plan_.programs.final, Tag{}.pack());
+    a_.driver->append(s_.plan_.programs.final, Tag{}.pack());
     settle(0);
-    m_.writer.finish();
+    a_.writer.finish();
   }
 
   Session& s_;
-  Machine& m_;
+  Assembly& a_;
   const Account account_{s_.plan_.lanes, s_.plan_.catalog.pools};
   std::optional<Profile> profile_;
   std::int64_t finished_steps_ = 0;
@@ -275,12 +276,12 @@ class Session::Loop {
 Outcome Session::run() {
   // What measuring took goes back before the pools are filled: both at once would be the peak.
   ::malloc_trim(0);
-  Machine machine(*this);
-  log::info(machine.ledger.table());
-  if (machine.store) log::info(machine.store->describe());
-  const Outcome outcome = Loop(*this, machine).run();
-  log::info(machine.memory_report());
-  const Bytes spilled = machine.workspace.peak().spilled;
+  Assembly assembly(*this);
+  log::info(assembly.ledger.table());
+  if (assembly.store) log::info(assembly.store->describe());
+  const Outcome outcome = Loop(*this, assembly).run();
+  log::info(assembly.memory_report());
+  const Bytes spilled = assembly.workspace.peak().spilled;
   if (spilled > 0) {
     log::warning(fmt::format("LibTorch's workers took {} beyond the workspace, counted in no tier",
                              format_bytes(spilled)));

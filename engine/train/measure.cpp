@@ -54,14 +54,14 @@ OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Scrat
     case OpId::kLayerForwardKeep:
       segments(op.reads);
       op.reads.push_back(activation());
-      op.writes = {activation(), scratch.take(sizes.graph)};
+      op.writes = {activation(), scratch.take(sizes.kept)};
       break;
     case OpId::kLayerBackward:
     case OpId::kLayerBackwardKept:
       segments(op.reads);
       op.reads.push_back(activation());
       op.reads.push_back(activation());
-      if (id == OpId::kLayerBackwardKept) op.reads.push_back(scratch.take(sizes.graph));
+      if (id == OpId::kLayerBackwardKept) op.reads.push_back(scratch.take(sizes.kept));
       op.writes = {activation()};
       segments(op.writes);
       break;
@@ -101,7 +101,7 @@ double seconds_of(ComputeOps& ops, const OpBytes& op) {
 
 }  // namespace
 
-Measured measure_ops(const Setup& setup, const Numbers& numbers) {
+Measured measure_ops(const Setup& setup, const Numerics& numerics) {
   Measured measured;
   bool layer_done = false;  // all layers have one shape
   for (const shape::Block& block : setup.model.blocks) {
@@ -110,7 +110,7 @@ Measured measure_ops(const Setup& setup, const Numbers& numbers) {
       Scratch scratch;
       const OpBytes op = scratch_op(setup, block, id, scratch);
       tensor::Workspace arena = tensor::Workspace::measuring(memory::host_memory().available);
-      ComputeOps ops(setup, numbers, arena);
+      ComputeOps ops(setup, numerics, arena);
       double seconds = seconds_of(ops, op);
       for (int again = 0; again < 2 && seconds < kLongOp; ++again) {
         seconds = std::min(seconds, seconds_of(ops, op));

@@ -59,9 +59,10 @@ schedule::Setup write_setup(const Job& job) {
                       : schedule::Sharing::kSeparate;
   setup.compute = job.compute;
   setup.grad_dtype = job.grad_dtype;
-  setup.micro_batch = *job.train.train_micro_batch_size_per_gpu;
+  setup.micro_batch_size = *job.train.train_micro_batch_size_per_gpu;
   setup.seq_len = job.data.seq_len;
   setup.micro_batches = *job.train.gradient_accumulation_steps;
+  setup.sweep = setup.streams_params() ? setup.micro_batches : 1;
   SLUICE_CHECK(setup.homes.recompute != schedule::Recompute::kNone || setup.may_keep(), kConfig,
                "activation_checkpointing.policy: none keeps what every layer's forward computed, "
                "for which its weights must stay on the device: set "
@@ -69,13 +70,13 @@ schedule::Setup write_setup(const Job& job) {
   return setup;
 }
 
-Numbers choose_numbers(const Job& job, const schedule::Setup& setup) {
-  Numbers numbers;
-  numbers.threads = static_cast<int>(
+Numerics choose_numerics(const Job& job, const schedule::Setup& setup) {
+  Numerics numerics;
+  numerics.threads = static_cast<int>(
       job.compute_threads.value_or(std::max(1U, std::thread::hardware_concurrency())));
-  numbers.loss_chunk = job.loss_chunk.value_or(
-      model::auto_loss_chunk(setup.model.decoder, setup.micro_batch * setup.seq_len));
-  return numbers;
+  numerics.loss_chunk = job.loss_chunk.value_or(
+      model::auto_loss_chunk(setup.model.decoder, setup.micro_batch_tokens()));
+  return numerics;
 }
 
 nvme::AllowRam allow_ram(const Job& job) {
@@ -104,7 +105,7 @@ Session::Session(const Job& job)
                kConfig,
                fmt::format("data.seq_len is {}, the model has {} learned positions: lower seq_len",
                            setup_.seq_len, setup_.model.decoder.max_positions));
-  numbers_ = choose_numbers(job_, setup_);
+  numerics_ = choose_numerics(job_, setup_);
   if (job_.tiers.nvme.paths.empty()) {
     job_.tiers.nvme.paths = {(std::filesystem::path(job_.folder) / "nvme").string()};
   }
@@ -120,7 +121,7 @@ Session::Session(const Job& job)
   check_disks(minimum[index(prefetch::Tier::kNvme)]);
   limits = memory::share_host_memory(limits, minimum, job_.tiers, machine);
   const plan::Rates rates = job_.rates ? *job_.rates
-                                       : calibrate(setup_, numbers_, measured.seconds,
+                                       : calibrate(setup_, numerics_, measured.seconds,
                                                    job_.cpu_adam, job_.tiers.nvme, job_.aio);
   plan_ = plan::make_plan(setup_, limits, evaluation_batches(),
                           plan::cost_model(rates, schedule::make_lanes()));
@@ -136,8 +137,8 @@ Measured Session::measure() {
   compute_
       .run([&] {
         tensor::set_deterministic();
-        tensor::set_compute_threads(numbers_.threads);
-        measured = measure_ops(setup_, numbers_);
+        tensor::set_compute_threads(numerics_.threads);
+        measured = measure_ops(setup_, numerics_);
       })
       .ticket()
       .wait();
@@ -169,15 +170,15 @@ void Session::check_disks(Bytes stored) const {
 
 std::int64_t Session::evaluation_batches() const {
   if (!valid_) return 0;
-  const std::int64_t batches = valid_->samples() / setup_.micro_batch;
+  const std::int64_t batches = valid_->samples() / setup_.micro_batch_size;
   SLUICE_CHECK(batches > 0, kConfig,
                fmt::format("data.valid has {} samples of {} tokens, a micro-batch takes {}",
-                           valid_->samples(), valid_->seq_len(), setup_.micro_batch));
+                           valid_->samples(), valid_->seq_len(), setup_.micro_batch_size));
   return std::min(job_.eval.batches, batches);
 }
 
 std::int64_t Session::evaluation_samples() const {
-  return evaluation_batches() * setup_.micro_batch;
+  return evaluation_batches() * setup_.micro_batch_size;
 }
 
 std::string Session::report() const {
@@ -192,7 +193,7 @@ std::string Session::report() const {
       "step: {} x {} sequences of {} tokens, {} in all, {} steps\n"
       "workspace: {} measured, {} for workers\n{}",
       setup_.model.parameters(), setup_.model.segments.size(), setup_.chunk_count(),
-      format_bytes(largest), setup_.micro_batches, setup_.micro_batch, setup_.seq_len,
+      format_bytes(largest), setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len,
       setup_.tokens_per_step(), steps_, format_bytes(workspace_.main),
       format_bytes(side_arena(workspace_)), plan::report(plan_));
 }

@@ -35,7 +35,7 @@ class Session {
   const plan::Plan& plan() const { return plan_; }
   std::int64_t steps() const { return steps_; }
   /// What `auto` came to; part of the run's numbers, so it is recorded.
-  const Numbers& numbers() const { return numbers_; }
+  const Numerics& numerics() const { return numerics_; }
   const data::Dataset& train_data() const { return train_; }
   const data::Dataset* valid_data() const { return valid_ ? &*valid_ : nullptr; }
   /// Samples of one evaluation.
@@ -45,7 +45,7 @@ class Session {
   Outcome run();
 
  private:
-  struct Machine;
+  struct Assembly;
   class Loop;
   Measured measure();
   std::int64_t evaluation_batches() const;
@@ -55,7 +55,7 @@ class Session {
   data::Dataset train_;
   std::optional<data::Dataset> valid_;
   std::int64_t steps_ = 0;
-  Numbers numbers_;
+  Numerics numerics_;
   schedule::Setup setup_;
   gpu::Stream compute_;
   tensor::Usage workspace_;

@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::RecordingHandler;
 
-using Factory = std::unique_ptr<Driver> (*)(const Machine&, Handler&);
+using Factory = std::unique_ptr<Driver> (*)(const Resources&, Handler&);
 
 class DriverConformance : public ::testing::TestWithParam<Factory> {
  protected:
@@ -29,15 +29,15 @@ class DriverConformance : public ::testing::TestWithParam<Factory> {
     record_ = residents->buffer({});
     master_ = residents->buffer({0, 4_KiB, prefetch::MemoryTag::kState});
     residents->seal();
-    machine_.residents = residents;
-    machine_.pools = {{"pool", prefetch::Tier::kCpu, 4_KiB, 3}};
-    machine_.lanes = {{"host", 2, prefetch::Issue::kOldestReady},
-                      {"stream", 1, prefetch::Issue::kFifo}};
+    resources_.residents = residents;
+    resources_.pools = {{"pool", prefetch::Tier::kCpu, 4_KiB, 3}};
+    resources_.lanes = {{"host", 2, prefetch::Issue::kOldestReady},
+                        {"stream", 1, prefetch::Issue::kFifo}};
   }
 
-  std::unique_ptr<Driver> driver() { return GetParam()(machine_, handler_); }
+  std::unique_ptr<Driver> driver() { return GetParam()(resources_, handler_); }
   std::shared_ptr<prefetch::Program> program() const {
-    return std::make_shared<prefetch::Program>("test", machine_.residents);
+    return std::make_shared<prefetch::Program>("test", resources_.residents);
   }
   static prefetch::Op op(prefetch::LaneId lane, std::vector<prefetch::BufferId> reads,
                          std::vector<prefetch::BufferId> writes) {
@@ -54,7 +54,7 @@ class DriverConformance : public ::testing::TestWithParam<Factory> {
     return test::error_of([&] { driver.wait(0); }).code;
   }
 
-  Machine machine_;
+  Resources resources_;
   prefetch::BufferId record_, master_;
   RecordingHandler handler_;
 };
@@ -196,7 +196,7 @@ TEST_P(DriverConformance, AnErrorInFreedEndsTheRun) {
 
 TEST_P(DriverConformance, TracesEveryOpOnceOpsThatDependInOrder) {
   Trace trace(100);
-  machine_.trace = &trace;
+  resources_.trace = &trace;
   const auto run = driver();
   run->append(chain(6), 0);
   run->append(chain(6), 0);
@@ -228,7 +228,7 @@ TEST_P(DriverConformance, EveryMomentOfEveryLaneIsAccountedFor) {
   const auto first = run->wait(0);
   run->append(chain(4), 0);
   const auto second = run->wait(0);
-  const Reasons reasons(machine_.lanes.size(), machine_.pools.size());
+  const Reasons reasons(resources_.lanes.size(), resources_.pools.size());
   for (const prefetch::LaneId lane : {kHost, kStream}) {
     const LaneTime& from = first[0].lanes[lane];
     const LaneTime& to = second[0].lanes[lane];

@@ -33,11 +33,11 @@ class Overlapped : public ::testing::Test {
     auto residents = std::make_shared<prefetch::Residents>();
     record_ = residents->buffer({});
     residents->seal();
-    machine_.residents = residents;
-    machine_.lanes = {{"wide", 2, Issue::kOldestReady},
-                      {"stream", 1, Issue::kFifo},
-                      {"other stream", 1, Issue::kFifo},
-                      {"narrow", 1, Issue::kOldestReady}};
+    resources_.residents = residents;
+    resources_.lanes = {{"wide", 2, Issue::kOldestReady},
+                        {"stream", 1, Issue::kFifo},
+                        {"other stream", 1, Issue::kFifo},
+                        {"narrow", 1, Issue::kOldestReady}};
   }
 
   struct OpLine {
@@ -45,7 +45,7 @@ class Overlapped : public ::testing::Test {
     std::vector<BufferId> reads, writes;
   };
   std::shared_ptr<const prefetch::Program> program(const std::vector<OpLine>& lines) const {
-    auto made = std::make_shared<prefetch::Program>("test", machine_.residents);
+    auto made = std::make_shared<prefetch::Program>("test", resources_.residents);
     for (const OpLine& line : lines) {
       made->op({{1, "work"}, line.lane, {}, line.reads, line.writes, {}});
     }
@@ -53,7 +53,7 @@ class Overlapped : public ::testing::Test {
     return made;
   }
 
-  Machine machine_;
+  Resources resources_;
   BufferId record_;
   RecordingHandler handler_;
 };
@@ -64,7 +64,7 @@ TEST_F(Overlapped, AWideLaneRunsItsWidthAtOnce) {
     both.arrive_and_wait();
     return Ticket{};
   };
-  const auto run = overlapped(machine_, handler_);
+  const auto run = overlapped(resources_, handler_);
   run->append(program({{kWide, {}, {}}, {kWide, {}, {}}}), 0);
   EXPECT_EQ(run->wait(0).size(), 1U);
 }
@@ -75,7 +75,7 @@ TEST_F(Overlapped, DifferentLanesRunAtOnceAndTheNextProgramBesideThisOne) {
     all.arrive_and_wait();
     return Ticket{};
   };
-  const auto run = overlapped(machine_, handler_);
+  const auto run = overlapped(resources_, handler_);
   run->append(program({{kWide, {}, {}}, {kStream, {}, {}}}), 0);
   run->append(program({{kNarrow, {}, {}}}), 1);
   EXPECT_EQ(run->wait(0).size(), 2U);
@@ -83,7 +83,7 @@ TEST_F(Overlapped, DifferentLanesRunAtOnceAndTheNextProgramBesideThisOne) {
 
 TEST_F(Overlapped, AnOpThatQueuesBehindAnotherBeginsWithItsTurn) {
   Trace trace(2);
-  machine_.trace = &trace;
+  resources_.trace = &trace;
   sluice::testing::JobThread link(sluice::testing::JobThread::AfterFailure::kSkip);
   std::latch first_queued(1);
   std::latch second_queued(1);
@@ -102,7 +102,7 @@ TEST_F(Overlapped, AnOpThatQueuesBehindAnotherBeginsWithItsTurn) {
     second_queued.count_down();
     return ticket;
   };
-  const auto run = overlapped(machine_, handler_);
+  const auto run = overlapped(resources_, handler_);
   run->append(program({{kWide, {}, {}}, {kWide, {}, {}}}), 0);
   run->wait(0);
   for (const Span& span : trace.spans()) {
@@ -123,7 +123,7 @@ TEST_F(Overlapped, AStreamIsGivenTheNextOpBeforeTheLastOneIsDone) {
     first.finish();
     return Ticket{};
   };
-  const auto run = overlapped(machine_, handler_);
+  const auto run = overlapped(resources_, handler_);
   run->append(program({{kStream, {}, {record_}}, {kStream, {record_}, {}}}), 0);
   run->wait(0);
   EXPECT_TRUE(finished_by_second);
@@ -139,7 +139,7 @@ TEST_F(Overlapped, AStreamIsToldWhichOpsOfOtherStreamsToWaitFor) {
     first.finish();
     return Ticket{};
   };
-  const auto run = overlapped(machine_, handler_);
+  const auto run = overlapped(resources_, handler_);
   run->append(program({{kStream, {}, {record_}}, {kOther, {record_}, {}}}), 0);
   run->wait(0);
   EXPECT_THAT(waits, ElementsAre(OpRef{0, 0}));
@@ -162,7 +162,7 @@ TEST_F(Overlapped, AHostLaneWaitsUntilTheStreamHasDoneTheWork) {
     });
     return ticket;
   };
-  const auto run = overlapped(machine_, handler_);
+  const auto run = overlapped(resources_, handler_);
   run->append(program({{kStream, {}, {record_}}, {kWide, {record_}, {}}}), 0);
   run->wait(0);
   EXPECT_TRUE(seen_done);
@@ -174,7 +174,7 @@ TEST_F(Overlapped, WaitReturnsWhileNewerProgramsRun) {
   handler_.on_start = [&](const OpContext& context) {
     return context.ref.instance == 1 ? work : Ticket{};
   };
-  const auto run = overlapped(machine_, handler_);
+  const auto run = overlapped(resources_, handler_);
   run->append(program({{kWide, {}, {}}}), 10);
   run->append(program({{kWide, {}, {}}}), 11);
   const auto first = run->wait(1);
@@ -202,7 +202,7 @@ TEST_F(Overlapped, AnErrorIsRethrownOnlyWhenEverythingInFlightHasEnded) {
     });
     throw Error(Errc::kIo, "broken");
   };
-  const auto run = overlapped(machine_, handler_);
+  const auto run = overlapped(resources_, handler_);
   run->append(program({{kStream, {}, {}}, {kWide, {}, {}}}), 0);
   EXPECT_THROW(run->wait(0), Error);
   EXPECT_TRUE(ended);
@@ -218,7 +218,7 @@ TEST_F(Overlapped, TheDestructorEndsWhatIsInFlightAndStartsNothing) {
     return work;
   };
   {
-    const auto run = overlapped(machine_, handler_);
+    const auto run = overlapped(resources_, handler_);
     run->append(program({{kStream, {}, {record_}}, {kWide, {record_}, {}}}), 0);
     started.wait();
     run->stop();
@@ -236,7 +236,7 @@ TEST_F(Overlapped, ThreadsCarryTheNamesOfTheirLanes) {
     names[context.op.lane] = name.data();
     return Ticket{};
   };
-  const auto run = overlapped(machine_, handler_);
+  const auto run = overlapped(resources_, handler_);
   run->append(program({{kNarrow, {}, {record_}}, {kOther, {record_}, {}}}), 0);
   run->wait(0);
   EXPECT_EQ(names[kNarrow], "narrow");

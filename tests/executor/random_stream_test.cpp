@@ -24,8 +24,8 @@ namespace {
 
 using executor::Driver;
 using executor::Finished;
-using executor::Machine;
 using executor::OpContext;
+using executor::Resources;
 using prefetch::OpRef;
 
 enum class Trouble { kNone, kStartThrows, kWorkFails, kStop };
@@ -105,7 +105,7 @@ class WorkHandler final : public executor::Handler {
   std::vector<std::unique_ptr<JobThread>> threads_;
 };
 
-using Factory = std::unique_ptr<Driver> (*)(const Machine&, executor::Handler&);
+using Factory = std::unique_ptr<Driver> (*)(const Resources&, executor::Handler&);
 
 struct Run {
   std::vector<Finished> finished;

@@ -29,7 +29,7 @@ const prefetch::Pools kPools = {{"gpu param", Tier::kGpu, 8_KiB, 3},
 const std::vector<MemoryTag> kTags = {MemoryTag::kParam, MemoryTag::kGradient, MemoryTag::kGradient,
                                       MemoryTag::kActivation, MemoryTag::kState};
 
-struct Machine {
+struct Tiers {
   TempFolder folder;
   nvme::Store store{{folder / "drive"}, 48_KiB, {}, nvme::AllowRam::kYes};
   Ledger ledger{{48_KiB, 20_KiB, 48_KiB}};
@@ -40,8 +40,8 @@ struct Range {
 };
 
 TEST(SlotMemory, SlotsAreAlignedAndShareNoByte) {
-  Machine machine;
-  const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);
+  Tiers tiers;
+  const SlotMemory memory(kPools, kTags, tiers.ledger, &tiers.store);
   std::vector<Range> ranges;
   for (prefetch::PoolId pool : {0U, 1U, 3U}) {
     for (std::uint32_t slot = 0; slot < kPools[pool].slots; ++slot) {
@@ -55,8 +55,8 @@ TEST(SlotMemory, SlotsAreAlignedAndShareNoByte) {
 }
 
 TEST(SlotMemory, EverySlotKeepsWhatIsWrittenToAllOfIt) {
-  Machine machine;
-  const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);
+  Tiers tiers;
+  const SlotMemory memory(kPools, kTags, tiers.ledger, &tiers.store);
   const auto mark = [](prefetch::PoolId pool, std::uint32_t slot) {
     return static_cast<int>(pool * 16 + slot + 1);
   };
@@ -77,8 +77,8 @@ TEST(SlotMemory, EverySlotKeepsWhatIsWrittenToAllOfIt) {
 }
 
 TEST(SlotMemory, SlotsOnNvmeAreExtentsThatKeepTheirOwnBytes) {
-  Machine machine;
-  const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);
+  Tiers tiers;
+  const SlotMemory memory(kPools, kTags, tiers.ledger, &tiers.store);
   std::vector<test::Buffer> written;
   for (std::uint32_t slot = 0; slot < 3; ++slot) {
     EXPECT_EQ(memory.extent(4, slot).bytes, 16_KiB);
@@ -93,8 +93,8 @@ TEST(SlotMemory, SlotsOnNvmeAreExtentsThatKeepTheirOwnBytes) {
 }
 
 TEST(SlotMemory, APoolsBytesAreAllItsSlots) {
-  Machine machine;
-  const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);
+  Tiers tiers;
+  const SlotMemory memory(kPools, kTags, tiers.ledger, &tiers.store);
   for (prefetch::PoolId pool : {0U, 1U, 3U}) {
     EXPECT_EQ(memory.bytes(pool).data(), memory.address(pool, 0));
     EXPECT_EQ(memory.bytes(pool).size(), kPools[pool].slot * kPools[pool].slots);
@@ -114,31 +114,31 @@ TEST(SlotMemory, RefusesPoolsThatTheMachineHasNoMemoryFor) {
 }
 
 TEST(SlotMemory, EntersEveryPoolInTheLedger) {
-  Machine machine;
-  const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);
-  EXPECT_EQ(machine.ledger.used(Tier::kGpu, MemoryTag::kParam), 24_KiB);
-  EXPECT_EQ(machine.ledger.used(Tier::kGpu, MemoryTag::kActivation), 24_KiB);
-  EXPECT_EQ(machine.ledger.used(Tier::kCpu, MemoryTag::kGradient), 20_KiB);
-  EXPECT_EQ(machine.ledger.used(Tier::kNvme, MemoryTag::kState), 48_KiB);
-  EXPECT_EQ(machine.store.free(), 0U);
+  Tiers tiers;
+  const SlotMemory memory(kPools, kTags, tiers.ledger, &tiers.store);
+  EXPECT_EQ(tiers.ledger.used(Tier::kGpu, MemoryTag::kParam), 24_KiB);
+  EXPECT_EQ(tiers.ledger.used(Tier::kGpu, MemoryTag::kActivation), 24_KiB);
+  EXPECT_EQ(tiers.ledger.used(Tier::kCpu, MemoryTag::kGradient), 20_KiB);
+  EXPECT_EQ(tiers.ledger.used(Tier::kNvme, MemoryTag::kState), 48_KiB);
+  EXPECT_EQ(tiers.store.free(), 0U);
 }
 
 TEST(SlotMemory, RefusesPoolsBeyondATiersLimit) {
   for (const Tier tier : prefetch::kTiers) {
-    Machine machine;
+    Tiers tiers;
     prefetch::BytesByTier limits = {48_KiB, 20_KiB, 48_KiB};
     --limits[index(tier)];
     Ledger ledger(limits);
     const Error error =
-        error_of([&] { const SlotMemory memory(kPools, kTags, ledger, &machine.store); });
+        error_of([&] { const SlotMemory memory(kPools, kTags, ledger, &tiers.store); });
     EXPECT_EQ(error.code, Errc::kBudget);
     EXPECT_THAT(error.what(), HasSubstr(std::string(name_of(tier)) + " tier: asked"));
   }
 }
 
 TEST(SlotMemory, AWrongSlotPoolOrTierIsOurOwnMistake) {
-  Machine machine;
-  const SlotMemory memory(kPools, kTags, machine.ledger, &machine.store);
+  Tiers tiers;
+  const SlotMemory memory(kPools, kTags, tiers.ledger, &tiers.store);
   const auto code_of_address = [&](prefetch::PoolId pool, std::uint32_t slot) {
     return error_of([&] { memory.address(pool, slot); }).code;
   };

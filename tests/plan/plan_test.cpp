@@ -231,7 +231,7 @@ Setup wide_setup() {
   d.intermediate = 2048;
   Setup setup = schedule::make_setup(
       shape::make_model(d), {.offload_optimizer = OptimizerHome::kNvme, .sub_group_size = {}});
-  setup.micro_batch = 1;
+  setup.micro_batch_size = 1;
   setup.seq_len = 16;
   return setup;
 }

@@ -118,9 +118,10 @@ inline schedule::Setup setup_of(const Placement& p, DType compute = DType::kBf16
   setup.kept_layers = p.kept_layers;
   setup.sharing = p.sharing;
   setup.compute = compute;
-  setup.micro_batch = 2;
+  setup.micro_batch_size = 2;
   setup.seq_len = 16;
   setup.micro_batches = p.micro_batches;
+  setup.sweep = setup.streams_params() ? setup.micro_batches : 1;
   setup.workspace = 100'000;
   return setup;
 }

@@ -21,11 +21,11 @@ plan::Rates rates_of(schedule::Options homes, const std::string& nvme_folder,
   schedule::Setup setup;
   setup.homes = homes;
   setup.sharing = sharing;
-  const Numbers numbers{.threads = 1, .loss_chunk = 1};
+  const Numerics numerics{.threads = 1, .loss_chunk = 1};
   memory::NvmeTier nvme;
   nvme.paths = {nvme_folder};
   const cpu_adam::Options adam{.threads = 1, .stores = cpu_adam::Stores::kCached};
-  return calibrate(setup, numbers, {{OpId::kLayerForward, 0.25}}, adam, nvme, {});
+  return calibrate(setup, numerics, {{OpId::kLayerForward, 0.25}}, adam, nvme, {});
 }
 
 TEST(Calibrate, FindsARateForEverythingThatMovesOrComputes) {

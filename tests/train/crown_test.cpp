@@ -55,7 +55,7 @@ std::vector<Placement> placements() {
 
 enum class GpuTier : std::size_t { kMinimum, kTwoLayersMore, kUnlimited };
 
-/// The axes of a run, each an index of its values. The first three are its numbers.
+/// The axes of a run, each an index of its values. The first three are its wiring.
 enum Axis { kTied, kBf16, kMicroBatches, kOverlapped, kKernelThreads, kGpuTier, kPlacement };
 using Row = std::array<std::size_t, 7>;
 
@@ -108,16 +108,16 @@ std::vector<Row> pairwise_cover() {
 }
 
 /// What fixes the bits of a run.
-struct Numbers {
+struct Wiring {
   bool tied, bf16, accumulates;
 };
 
 constexpr std::int64_t kSpoiledStep = 3;
 
-Job job_of(const TempFolder& folder, const Numbers& numbers) {
-  Job job = tiny_job(folder, numbers.tied ? tiny_gpt() : tiny_llama());
-  job.compute = numbers.bf16 ? DType::kBf16 : DType::kF32;
-  job.train.gradient_accumulation_steps = numbers.accumulates ? 3 : 1;
+Job job_of(const TempFolder& folder, const Wiring& wiring) {
+  Job job = tiny_job(folder, wiring.tied ? tiny_gpt() : tiny_llama());
+  job.compute = wiring.bf16 ? DType::kBf16 : DType::kF32;
+  job.train.gradient_accumulation_steps = wiring.accumulates ? 3 : 1;
   job.train.train_batch_size = *job.train.gradient_accumulation_steps * 2;
   return job;
 }
@@ -131,8 +131,8 @@ void place(Job& job, const Placement& p) {
 }
 
 /// A clip threshold that some steps of these numbers reach and others do not.
-double threshold(const TempFolder& folder, const Numbers& numbers) {
-  Job job = job_of(folder, numbers);
+double threshold(const TempFolder& folder, const Wiring& wiring) {
+  Job job = job_of(folder, wiring);
   job.train.gradient_clipping = std::nullopt;
   std::vector<double> norms = run(job, {.spoiled_step = kSpoiledStep}).norms;
   std::erase_if(norms, [](double n) { return !(n < 1e300); });
@@ -141,8 +141,8 @@ double threshold(const TempFolder& folder, const Numbers& numbers) {
 }
 
 /// The reference of these numbers: serial, everything resident, one thread, no delays.
-Fingerprint reference(const TempFolder& folder, const Numbers& numbers, double clip) {
-  Job job = job_of(folder, numbers);
+Fingerprint reference(const TempFolder& folder, const Wiring& wiring, double clip) {
+  Job job = job_of(folder, wiring);
   place(job,
         {schedule::ParamHome::kNone, schedule::GradientHome::kNone, schedule::OptimizerHome::kCpu,
          schedule::ActivationHome::kNone, schedule::Recompute::kEveryLayer});
@@ -175,8 +175,8 @@ class Crown : public testing::TestWithParam<std::tuple<bool, bool, bool>> {
 
 TEST_P(Crown, EveryPlacementGivesTheSameBits) {
   const TempFolder folder;
-  const double clip = threshold(folder, numbers_);
-  const Fingerprint expected = reference(folder, numbers_, clip);
+  const double clip = threshold(folder, wiring_);
+  const Fingerprint expected = reference(folder, wiring_, clip);
   ASSERT_EQ(expected.losses.size(), 5U);
   ASSERT_EQ(std::count(expected.skipped.begin(), expected.skipped.end(), true), 1);
   ASSERT_TRUE(expected.skipped[kSpoiledStep]);
@@ -191,7 +191,7 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
         std::tie(numbers_.tied, numbers_.bf16, numbers_.accumulates)) {
       continue;
     }
-    Job job = job_of(folder, numbers_);
+    Job job = job_of(folder, wiring_);
     const Placement p = placements()[row[kPlacement]];
     place(job, p);
     job.train.gradient_clipping = clip;
@@ -212,11 +212,11 @@ INSTANTIATE_TEST_SUITE_P(Numbers, Crown,
 
 TEST(CrownUnified, ElidedCopiesGiveTheSameBits) {
   const TempFolder folder;
-  const Numbers numbers{true, true, true};
-  const double clip = threshold(folder, numbers);
-  const Fingerprint expected = reference(folder, numbers, clip);
+  const Wiring wiring{true, true, true};
+  const double clip = threshold(folder, wiring);
+  const Fingerprint expected = reference(folder, wiring, clip);
   for (Placement p : placements()) {
-    Job job = job_of(folder, numbers);
+    Job job = job_of(folder, wiring);
     // Weights in host memory are resident here, so these layers are kept.
     if (p.param == schedule::ParamHome::kCpu) p.recompute = schedule::Recompute::kAuto;
     place(job, p);
@@ -228,19 +228,19 @@ TEST(CrownUnified, ElidedCopiesGiveTheSameBits) {
 
 TEST(CrownKept, SomeLayersKeptAndSomeNotGiveTheSameBits) {
   const TempFolder folder;
-  const Numbers numbers{false, true, true};
-  const double clip = threshold(folder, numbers);
-  const Fingerprint expected = reference(folder, numbers, clip);
-  Job job = job_of(folder, numbers);
+  const Wiring wiring{false, true, true};
+  const double clip = threshold(folder, wiring);
+  const Fingerprint expected = reference(folder, wiring, clip);
+  Job job = job_of(folder, wiring);
   place(job,
         {schedule::ParamHome::kNone, schedule::GradientHome::kCpu, schedule::OptimizerHome::kCpu,
          schedule::ActivationHome::kCpu, schedule::Recompute::kAuto});
   job.train.gradient_clipping = clip;
   const Session roomy(job);
   const auto tags = roomy.plan().catalog.tags;
-  const auto graphs = std::find(tags.begin(), tags.end(), prefetch::MemoryTag::kGraph);
-  ASSERT_NE(graphs, tags.end());
-  const auto& pool = roomy.plan().catalog.pools[static_cast<std::size_t>(graphs - tags.begin())];
+  const auto kept = std::find(tags.begin(), tags.end(), prefetch::MemoryTag::kKept);
+  ASSERT_NE(kept, tags.end());
+  const auto& pool = roomy.plan().catalog.pools[static_cast<std::size_t>(kept - tags.begin())];
   Job none = job;
   none.homes.recompute = schedule::Recompute::kEveryLayer;
   job.tiers.gpu.limit = Session(none).plan().planned[0] + 2 * pool.slot;
