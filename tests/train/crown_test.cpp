@@ -170,7 +170,7 @@ Bytes gpu_limit(Job job, GpuTier tier) {
 
 class Crown : public testing::TestWithParam<std::tuple<bool, bool, bool>> {
  protected:
-  const Numbers numbers_{std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())};
+  const Wiring wiring_{std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())};
 };
 
 TEST_P(Crown, EveryPlacementGivesTheSameBits) {
@@ -186,9 +186,9 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
 
   std::uint64_t seed = 1;
   for (const Row& row : pairwise_cover()) {
-    const Numbers of_row{row[kTied] != 0, row[kBf16] != 0, row[kMicroBatches] != 0};
+    const Wiring of_row{row[kTied] != 0, row[kBf16] != 0, row[kMicroBatches] != 0};
     if (std::tie(of_row.tied, of_row.bf16, of_row.accumulates) !=
-        std::tie(numbers_.tied, numbers_.bf16, numbers_.accumulates)) {
+        std::tie(wiring_.tied, wiring_.bf16, wiring_.accumulates)) {
       continue;
     }
     Job job = job_of(folder, wiring_);
@@ -207,7 +207,7 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Numbers, Crown,
+INSTANTIATE_TEST_SUITE_P(Wiring, Crown,
                          testing::Combine(testing::Bool(), testing::Bool(), testing::Bool()));
 
 TEST(CrownUnified, ElidedCopiesGiveTheSameBits) {
@@ -238,9 +238,9 @@ TEST(CrownKept, SomeLayersKeptAndSomeNotGiveTheSameBits) {
   job.train.gradient_clipping = clip;
   const Session roomy(job);
   const auto tags = roomy.plan().catalog.tags;
-  const auto kept = std::find(tags.begin(), tags.end(), prefetch::MemoryTag::kKept);
-  ASSERT_NE(kept, tags.end());
-  const auto& pool = roomy.plan().catalog.pools[static_cast<std::size_t>(kept - tags.begin())];
+  const auto tag = std::find(tags.begin(), tags.end(), prefetch::MemoryTag::kKept);
+  ASSERT_NE(tag, tags.end());
+  const auto& pool = roomy.plan().catalog.pools[static_cast<std::size_t>(tag - tags.begin())];
   Job none = job;
   none.homes.recompute = schedule::Recompute::kEveryLayer;
   job.tiers.gpu.limit = Session(none).plan().planned[0] + 2 * pool.slot;
