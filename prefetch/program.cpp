@@ -58,6 +58,7 @@ void Program::seal() {
       if (users_[index]++ == 0) access.defines.push_back(root);
     };
     for (const BufferId id : op.reads) name(id, access.reads);
+    if (op.predicate) name(op.predicate->record, access.reads);
     for (const BufferId id : op.writes) name(id, access.writes);
     sort_unique(access.reads);
     sort_unique(access.writes);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,15 +35,21 @@ struct Cost {
   double flops = 0;
 };
 
+/// What tells an op at run time whether to do its work: a field of a record that an op before it
+/// writes. Scheduling never looks inside: dependencies and lifetimes are the same either way.
+struct Predicate {
+  BufferId record = 0;
+  std::uint16_t field = 0;  ///< for the handlers, like OpKind::id
+};
+
 struct Op {
   OpKind kind;
   LaneId lane = 0;
   Where where;
   std::vector<BufferId> reads, writes;  ///< a buffer that is updated is in both
   Cost cost;
-  /// The first buffer it reads is a record that may tell it to do nothing. Dependencies are the
-  /// same.
-  bool predicated = false;
+  /// The op reads the record as well; it is not among `reads`.
+  std::optional<Predicate> predicate = {};
 };
 
 /// "backward segment 3 micro-batch 0", for messages.

@@ -12,10 +12,11 @@ NamedSlots named_slots(const prefetch::Scoreboard& board, prefetch::OpRef ref) {
   const prefetch::Op& op = board.op(ref);
   const prefetch::Program& program = board.program(ref.instance);
   NamedSlots slots;
-  slots.reserve(op.reads.size() + op.writes.size());
-  for (const auto* ids : {&op.reads, &op.writes}) {
-    for (const prefetch::BufferId id : *ids) slots.emplace_back(program.root(id), 0);
-  }
+  slots.reserve(op.reads.size() + op.writes.size() + 1);
+  const auto name = [&](prefetch::BufferId id) { slots.emplace_back(program.root(id), 0); };
+  for (const prefetch::BufferId id : op.reads) name(id);
+  for (const prefetch::BufferId id : op.writes) name(id);
+  if (op.predicate) name(op.predicate->record);
   std::sort(slots.begin(), slots.end());
   slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
   for (auto& [root, slot] : slots) slot = board.slot(ref, root);

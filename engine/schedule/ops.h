@@ -10,6 +10,7 @@
 namespace sluice::schedule {
 
 /// Behind each: its lane; reads -> writes in the order in which the program lists them.
+/// `record` is the op's predicate, not among its reads; in brackets where not every program has it.
 /// `w...` = the weights of the block's segments, `g...` = their gradients, ws = workspace.
 enum class OpId : std::uint16_t {
   kLoadBatch,          ///< data:    -> batch (tokens, then targets; int64)
@@ -43,6 +44,11 @@ enum class OpId : std::uint16_t {
   kReportLoss,    ///< control: losses ->
   kSave,          ///< data:    state -> (a file)
   kCount
+};
+
+/// What the record says, as predicates name it.
+enum class RecordField : std::uint16_t {
+  kApplied  ///< the step is not skipped
 };
 
 prefetch::OpKind kind_of(OpId id);

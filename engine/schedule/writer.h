@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,10 +46,14 @@ class ProgramWriter {
     program_->op({kind_of(id), lane_of(lane), where, std::move(reads), std::move(writes), cost});
   }
   /// The same, unless the record says that the step is skipped. An empty predicate: always.
-  void op_if(const Buffers& record, OpId id, LaneKind lane, Where where, const Buffers& reads,
+  void op_if(const Buffers& record, OpId id, LaneKind lane, Where where, Buffers reads,
              Buffers writes, Cost cost) {
-    program_->op({kind_of(id), lane_of(lane), where, record + reads, std::move(writes), cost,
-                  !record.empty()});
+    std::optional<prefetch::Predicate> applied;
+    if (!record.empty()) {
+      applied = {record.front(), static_cast<std::uint16_t>(RecordField::kApplied)};
+    }
+    program_->op(
+        {kind_of(id), lane_of(lane), where, std::move(reads), std::move(writes), cost, applied});
   }
   BufferId transient(prefetch::PoolId pool, Bytes bytes) {
     return program_->buffer({pool, bytes, catalog_.tags[pool]});

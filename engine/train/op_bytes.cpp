@@ -41,9 +41,8 @@ OpBytes resolve(const OpContext& context, const memory::SlotMemory& memory) {
   op.tag = context.tag;
   op.reads = addresses(context, context.op.reads, memory);
   op.writes = addresses(context, context.op.writes, memory);
-  if (context.op.predicated) {
-    op.record = reinterpret_cast<const Record*>(op.reads.front());
-    op.reads.erase(op.reads.begin());
+  if (const auto& predicate = context.op.predicate) {
+    op.record = reinterpret_cast<const Record*>(address(context, predicate->record, memory));
   }
   return op;
 }

@@ -18,7 +18,7 @@ struct OpBytes {
   schedule::OpId id{};
   prefetch::Where where;
   std::uint64_t tag = 0;
-  const Record* record = nullptr;  ///< of a predicated op; not among `reads`
+  const Record* record = nullptr;  ///< of a predicated op
   std::vector<std::byte*> reads, writes;
 
   /// The step's record says that this op does nothing.

@@ -107,6 +107,24 @@ TEST_P(DriverConformance, AnOpIsGivenTheSlotsOfWhatItNamesAndNoOthers) {
   EXPECT_EQ(handler_.freed_slots(), 2U);
 }
 
+TEST_P(DriverConformance, APredicatedOpIsGivenTheSlotOfItsRecord) {
+  auto made = program();
+  const auto record = made->buffer({0, 4_KiB, prefetch::MemoryTag::kControl});
+  made->op(op(kHost, {}, {record}));
+  prefetch::Op predicated = op(kStream, {}, {});
+  predicated.predicate = {record, 1};
+  made->op(predicated);
+  made->seal();
+  handler_.on_start = [&](const OpContext& context) {
+    EXPECT_EQ(context.slot(record), 1U);  // after the persistent one
+    return Ticket{};
+  };
+  const auto run = driver();
+  run->append(made, 0);
+  run->wait(0);
+  EXPECT_EQ(handler_.started().size(), 2U);
+}
+
 TEST_P(DriverConformance, TheFirstErrorEndsTheRunAndEveryWaitRethrowsIt) {
   handler_.on_start = [](const OpContext& context) {
     if (context.ref.index == 1) throw Error(Errc::kIo, "broken");

@@ -75,6 +75,19 @@ TEST(Program, TheFirstOpThatNamesARootOrAPartDefinesTheRoot) {
   EXPECT_EQ(program->accesses(1).writes.size(), 2U);
 }
 
+TEST(Program, TheRecordOfAPredicateIsReadByTheOpAndLivesUntilItIsDone) {
+  Writing w;
+  const BufferId record = w.buffer(), x = w.control();
+  w.op(0, {}, {record});
+  w.op_if({record, 3}, 0, {}, {x});
+  const auto program = w.done();
+  EXPECT_THAT(program->accesses(1).reads, ElementsAre(program->transients().leaves(record).begin));
+  EXPECT_THAT(program->accesses(1).roots, ElementsAre(record, x));
+  EXPECT_EQ(program->users(record), 2U);
+  EXPECT_TRUE(program->ops()[1].reads.empty());
+  EXPECT_EQ(program->ops()[1].predicate->field, 3U);
+}
+
 TEST(Check, MinimumIsPersistentsAndTheLargestLiveSetOfTheSerialRun) {
   auto residents = std::make_shared<Residents>();
   residents->buffer({0, 4_KiB, MemoryTag::kState});
@@ -118,6 +131,14 @@ TEST(Check, RefusesAReadOfWhatNothingHasWritten) {
   const auto program = w.done();
   expect_error(Errc::kLogic, {"(op 1) reads a transient buffer that nothing has written"},
                [&] { check_alone(*program, {pool_of(1)}, {kHost}); });
+}
+
+TEST(Check, RefusesAPredicateOnARecordThatNothingHasWritten) {
+  Writing w;
+  w.op_if({w.control(), 0}, 0, {}, {});
+  const auto program = w.done();
+  expect_error(Errc::kLogic, {"(op 0) reads a transient buffer that nothing has written"},
+               [&] { check_alone(*program, {}, {kHost}); });
 }
 
 TEST(Check, PersistentsStayWrittenForLaterPrograms) {

@@ -50,6 +50,12 @@ class Writing {
           double bytes = 1) {
     program_->op(make_op(lane, std::move(reads), std::move(writes), bytes));
   }
+  void op_if(Predicate predicate, LaneId lane, std::vector<BufferId> reads,
+             std::vector<BufferId> writes) {
+    Op op = make_op(lane, std::move(reads), std::move(writes));
+    op.predicate = predicate;
+    program_->op(std::move(op));
+  }
   std::shared_ptr<const Program> done() {
     program_->seal();
     return program_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <iostream>
@@ -128,11 +129,13 @@ std::vector<std::vector<std::uint32_t>> live_slots(const prefetch::Program& prog
   for (const auto root : table.roots()) {
     std::vector<std::size_t> named;
     for (std::size_t i = 0; i < program.ops().size(); ++i) {
-      for (const auto* ids : {&program.ops()[i].reads, &program.ops()[i].writes}) {
-        for (const auto id : *ids) {
-          if (program.root(id) == root) named.push_back(i);
-        }
-      }
+      const prefetch::Op& op = program.ops()[i];
+      const auto name = [&](prefetch::BufferId id) {
+        if (program.root(id) == root) named.push_back(i);
+      };
+      std::for_each(op.reads.begin(), op.reads.end(), name);
+      std::for_each(op.writes.begin(), op.writes.end(), name);
+      if (op.predicate) name(op.predicate->record);
     }
     if (!named.empty()) hold(table.info(root), named.front(), named.back());
   }

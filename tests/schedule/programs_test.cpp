@@ -148,7 +148,7 @@ TEST_P(Programs, InitWritesEveryWeightAndState) {
   EXPECT_TRUE(written(run.catalog.control));
   for (const auto param : run.catalog.params) EXPECT_TRUE(written(param));
   for (const auto& chunks : run.catalog.states) EXPECT_TRUE(std::ranges::all_of(chunks, written));
-  for (const Op& op : run.init->ops()) EXPECT_FALSE(op.predicated) << describe(op);
+  for (const Op& op : run.init->ops()) EXPECT_FALSE(op.predicate) << describe(op);
 }
 
 TEST_P(Programs, FinalSavesEveryChunkOnceInOrder) {

@@ -193,7 +193,7 @@ TEST_P(Step, UpdatesTheStateInPlaceOrReadsAndWritesItOnce) {
     const Op& adam = adams[i];
     const BufferId home = run.catalog.states[static_cast<std::size_t>(adam.where.segment)]
                                             [static_cast<std::size_t>(adam.where.chunk)];
-    const BufferId state = adam.reads[1];
+    const BufferId state = adam.reads[0];
     EXPECT_EQ(adam.writes[0], state);
     if (!GetParam().on_nvme()) {
       EXPECT_EQ(state, home);
@@ -201,7 +201,7 @@ TEST_P(Step, UpdatesTheStateInPlaceOrReadsAndWritesItOnce) {
     }
     EXPECT_THAT(reads[i].reads, ElementsAreArray({home}));
     EXPECT_THAT(reads[i].writes, ElementsAreArray({state}));
-    EXPECT_EQ(writes[i].reads.at(1), state);
+    EXPECT_EQ(writes[i].reads.at(0), state);
     EXPECT_THAT(writes[i].writes, ElementsAreArray({home}));
   }
 }
@@ -258,12 +258,12 @@ TEST_P(Step, PublishesOnlyToWeightsThatTheHostDoesNotReach) {
     const BufferId fresh = adams[i].writes[1];
     EXPECT_EQ(fresh == home, !needed);
     if (!needed) continue;
-    EXPECT_EQ(publishes[i].reads.at(1), fresh);
+    EXPECT_EQ(publishes[i].reads.at(0), fresh);
     EXPECT_THAT(publishes[i].writes, ElementsAreArray({home}));
   }
 }
 
-TEST_P(Step, ListsTheRecordFirstInWhatASkippedStepMustNotDo) {
+TEST_P(Step, AsksTheRecordBeforeWhatASkippedStepMustNotDo) {
   const Written run(GetParam());
   const Script step(run.step);
   const BufferId record = step.only(OpId::kDecide).writes.at(1);
@@ -271,11 +271,11 @@ TEST_P(Step, ListsTheRecordFirstInWhatASkippedStepMustNotDo) {
   for (const Op& op : step.ops()) {
     const OpId id = schedule::id_of(op);
     // Reading ahead does no harm; everything else after the decision may be called off.
-    EXPECT_EQ(op.predicated, decided && id != OpId::kReadState) << describe(op);
-    if (op.predicated) {
-      EXPECT_EQ(op.reads.front(), record) << describe(op);
-    } else {
-      EXPECT_FALSE(contains(op.reads, record)) << describe(op);
+    EXPECT_EQ(op.predicate.has_value(), decided && id != OpId::kReadState) << describe(op);
+    EXPECT_FALSE(contains(op.reads, record)) << describe(op);
+    if (op.predicate) {
+      EXPECT_EQ(op.predicate->record, record) << describe(op);
+      EXPECT_EQ(op.predicate->field, static_cast<std::uint16_t>(schedule::RecordField::kApplied));
     }
     decided = decided || id == OpId::kDecide;
   }
@@ -284,7 +284,7 @@ TEST_P(Step, ListsTheRecordFirstInWhatASkippedStepMustNotDo) {
 TEST_P(Step, ChangesNothingOfTheRunBeforeItIsDecided) {
   const Written run(GetParam());
   for (const Op& op : run.step->ops()) {
-    if (op.predicated) continue;
+    if (op.predicate) continue;
     for (const BufferId id : op.writes) {
       const bool kept = run.step->persistent(id) && id != run.catalog.workspace;
       EXPECT_EQ(kept, id == run.catalog.control) << describe(op);
