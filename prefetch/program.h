@@ -50,6 +50,8 @@ struct Op {
   Cost cost;
   /// The op reads the record as well; it is not among `reads`.
   std::optional<Predicate> predicate = {};
+  /// What each buffer is to the op, reads first, then writes: for the handlers, like OpKind::id.
+  std::vector<std::uint8_t> names = {};
 };
 
 /// "backward segment 3 micro-batch 0", for messages.

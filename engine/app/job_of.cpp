@@ -1,5 +1,6 @@
 #include "engine/app/job_of.h"
 
+#include "engine/compute/model_ops.h"
 #include "engine/shape/hf_config.h"
 #include "engine/shape/presets.h"
 
@@ -29,6 +30,7 @@ train::Job job_of(const config::Config& config, const std::string& folder) {
   job.aio = config.aio;
   job.cpu_adam = config.cpu_adam;
   job.folder = folder;
+  job.make_compute = compute::on_libtorch();
   return job;
 }
 

@@ -57,8 +57,4 @@ HeadResult head_loss(const shape::Decoder& decoder, const ParamSource& params,
                      const at::Tensor& x_BSH, const at::Tensor& targets_BS,
                      std::int64_t loss_chunk);
 
-/// The loss_chunk for micro-batches of `tokens` tokens: the whole vocabulary when its logits are no
-/// larger than what a layer's backward needs anyway, else equal parts of about that size.
-std::int64_t auto_loss_chunk(const shape::Decoder& decoder, std::int64_t tokens);
-
 }  // namespace sluice::model

@@ -207,14 +207,4 @@ HeadResult head_loss(const shape::Decoder& d, const ParamSource& params, const a
   return {see_all(head, targets_BS).loss_sum()};
 }
 
-std::int64_t auto_loss_chunk(const shape::Decoder& d, std::int64_t tokens) {
-  constexpr std::int64_t kAlwaysFine = 1 << 24;  // elements: 64 MiB of fp32
-  const std::int64_t elems = std::max(kAlwaysFine, 4 * tokens * d.hidden);
-  const std::int64_t at_most = std::max<std::int64_t>(elems / tokens, 128);
-  const std::int64_t parts = (d.vocab + at_most - 1) / at_most;
-  if (parts <= 1) return d.vocab;
-  const std::int64_t equal = (d.vocab + parts - 1) / parts;
-  return (equal + 15) / 16 * 16;
-}
-
 }  // namespace sluice::model

@@ -134,28 +134,27 @@ class Writer {
 
   void gradients() {
     const Bytes elem = size_of(setup_.compute);
-    const bool separate = setup_.sharing == Sharing::kSeparate;
-    const bool at_device = setup_.homes.offload_gradient == GradientHome::kNone;
-    const Tier home = at_device ? Tier::kGpu : Tier::kCpu;
-    std::vector<Bytes> contributions, sums, staged, chunks;
+    std::vector<Bytes> contributions, staged, whole, chunks;
+    Tier home = Tier::kCpu;
     for (int s = 0; s < static_cast<int>(setup_.layouts.size()); ++s) {
+      const GradientRoute route = gradient_route(setup_, s);
       const std::uint64_t elems = setup_.segment_elems(s);
-      const bool summed = sums_gradient(setup_, s);
-      // Without a sum, the contribution is the gradient; it is written in its home where it can be.
-      if (summed || (separate && !at_device)) contributions.push_back(elems * elem);
-      if (summed && separate && !at_device) staged.push_back(elems * elem);
-      sums.push_back(elems * size_of(gradient_dtype(setup_, s)));
-      for (const auto& chunk : setup_.chunks[static_cast<std::size_t>(s)]) {
-        chunks.push_back(chunk.elems * size_of(gradient_dtype(setup_, s)));
+      home = route.home;
+      whole.push_back(elems * size_of(route.dtype));
+      if (!route.written_at_home()) contributions.push_back(elems * elem);
+      if (route.summed && route.offloaded) staged.push_back(elems * elem);
+      if (route.copied_by_chunk) {
+        for (const auto& chunk : setup_.chunks[static_cast<std::size_t>(s)]) {
+          chunks.push_back(chunk.elems * size_of(route.dtype));
+        }
       }
+      catalog_.routes.push_back(route);
     }
     const auto tag = MemoryTag::kGradient;
     pool_per_size(catalog_.contributions, Tier::kGpu, tag, "gradient contributions", contributions);
     pool_per_size(catalog_.staged, Tier::kCpu, tag, "staged contributions", staged);
-    pool_per_size(catalog_.gradients, home, tag, "gradients", sums);
-    if (at_device && separate) {
-      pool_per_size(catalog_.host_chunks, Tier::kCpu, tag, "gradient chunks", chunks);
-    }
+    pool_per_size(catalog_.gradients, home, tag, "gradients", whole);
+    pool_per_size(catalog_.host_chunks, Tier::kCpu, tag, "gradient chunks", chunks);
   }
 
   void states() {
@@ -182,23 +181,6 @@ class Writer {
 };
 
 }  // namespace
-
-int uses_of(const shape::Model& model, int segment) {
-  int uses = 0;
-  for (const auto& block : model.blocks) {
-    uses += static_cast<int>(std::count(block.segments.begin(), block.segments.end(), segment));
-  }
-  return uses;
-}
-
-bool sums_gradient(const Setup& setup, int segment) {
-  return setup.micro_batches > 1 || uses_of(setup.model, segment) > 1 ||
-         setup.grad_dtype == GradDType::kF32;
-}
-
-DType gradient_dtype(const Setup& setup, int segment) {
-  return sums_gradient(setup, segment) ? DType::kF32 : setup.compute;
-}
 
 Sizes sizes_of(const Setup& setup) {
   const auto tokens = static_cast<Bytes>(setup.micro_batch_tokens());

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/schedule/gradient_route.h"
 #include "engine/schedule/setup.h"
 #include "prefetch/residents.h"
 
@@ -25,6 +26,8 @@ struct Catalog {
   prefetch::Pools pools;                  ///< slots = 0 until planned
   std::vector<prefetch::MemoryTag> tags;  ///< by pool
   std::shared_ptr<const prefetch::Residents> residents;
+
+  std::vector<GradientRoute> routes;  ///< by segment
 
   // Persistent buffers.
   prefetch::BufferId control = 0;                            ///< the run's counters
@@ -59,12 +62,6 @@ struct Sizes {
   Bytes batch, kept, norms, record;
 };
 Sizes sizes_of(const Setup& setup);
-
-/// Is the gradient of this segment an fp32 sum, or the compute lane's own buffer?
-bool sums_gradient(const Setup& setup, int segment);
-/// How often the blocks name a segment: 2 for a tied embedding.
-int uses_of(const shape::Model& model, int segment);
-DType gradient_dtype(const Setup& setup, int segment);
 
 Catalog make_catalog(const Setup& setup);
 

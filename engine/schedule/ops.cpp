@@ -1,40 +1,200 @@
 #include "engine/schedule/ops.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "engine/base/error.h"
+
 namespace sluice::schedule {
+namespace {
+
+using enum Operand;
+
+constexpr OperandSpec read(Operand name) {
+  return {name, Access::kRead};
+}
+constexpr OperandSpec read_several(Operand name) {
+  return {name, Access::kRead, Count::kSeveral};
+}
+constexpr OperandSpec write(Operand name) {
+  return {name, Access::kWrite};
+}
+constexpr OperandSpec write_several(Operand name) {
+  return {name, Access::kWrite, Count::kSeveral};
+}
+constexpr OperandSpec update(Operand name) {
+  return {name, Access::kUpdate};
+}
+
+/// Bytes from one place to another.
+OpRow move(const char* name, LaneKind lane, Runner runner) {
+  return {name, lane, runner, {read(kSource), write(kTarget)}};
+}
+OpRow to_device(const char* name) {
+  return move(name, LaneKind::kHostToDevice, Runner::kCopyToDevice);
+}
+OpRow to_host(const char* name) {
+  return move(name, LaneKind::kDeviceToHost, Runner::kCopyToHost);
+}
+OpRow read_drive(const char* name) {
+  return move(name, LaneKind::kNvmeRead, Runner::kReadDrive);
+}
+OpRow write_drive(const char* name) {
+  return move(name, LaneKind::kNvmeWrite, Runner::kWriteDrive);
+}
+/// A function of a block. Every one has the workspace.
+OpRow model(const char* name, std::vector<OperandSpec> operands) {
+  operands.push_back(write(kWorkspace));
+  return {name, LaneKind::kCompute, Runner::kModel, std::move(operands)};
+}
+OpRow host(const char* name, LaneKind lane, std::vector<OperandSpec> operands) {
+  return {name, lane, Runner::kHost, std::move(operands)};
+}
+/// Arithmetic on gradients, done where they lie.
+OpRow gradients(const char* name, std::vector<OperandSpec> operands) {
+  return {name, std::nullopt, Runner::kHost, std::move(operands)};
+}
+
+OpRow make_row(OpId id) {
+  const auto weights = read_several(kWeights);
+  const auto grads = write_several(kGradients);
+  switch (id) {
+    case OpId::kLoadBatch:
+      return host("load batch", LaneKind::kData, {write(kBatch)});
+    case OpId::kFetchBatch:
+      return to_device("fetch batch");
+    case OpId::kReadWeights:
+      return read_drive("read weights");
+    case OpId::kFetchWeights:
+      return to_device("fetch weights");
+    case OpId::kEmbedForward:
+      return model("embed forward", {weights, read(kBatch), write(kOutput)});
+    case OpId::kLayerForward:
+      return model("layer forward", {weights, read(kInput), write(kOutput)});
+    case OpId::kLayerForwardKeep:
+      return model("layer forward keep", {weights, read(kInput), write(kOutput), write(kKept)});
+    case OpId::kHeadTrain:
+      return model("head", {weights, read(kInput), read(kBatch), write(kInputGradient),
+                            write(kLoss), grads});
+    case OpId::kHeadLoss:
+      return model("head loss", {weights, read(kInput), read(kBatch), write(kLoss)});
+    case OpId::kLayerBackward:
+      return model("layer backward",
+                   {weights, read(kInput), read(kOutputGradient), write(kInputGradient), grads});
+    case OpId::kLayerBackwardKept:
+      return model("layer backward kept", {weights, read(kInput), read(kOutputGradient),
+                                           read(kKept), write(kInputGradient), grads});
+    case OpId::kEmbedBackward:
+      return model("embed backward", {read(kBatch), read(kOutputGradient), grads});
+    case OpId::kOffloadActivation:
+      return to_host("offload activation");
+    case OpId::kWriteActivation:
+      return write_drive("write activation");
+    case OpId::kReadActivation:
+      return read_drive("read activation");
+    case OpId::kFetchActivation:
+      return to_device("fetch activation");
+    case OpId::kOffloadGradient:
+      return to_host("offload gradient");
+    case OpId::kStartSum:
+      return gradients("start sum", {read(kContribution), write(kSum)});
+    case OpId::kAccumulate:
+      return gradients("accumulate", {read(kContribution), update(kSum)});
+    case OpId::kAddUses:
+      return gradients("add uses", {update(kSum), read(kOtherUse)});
+    case OpId::kNorm:
+      return gradients("norm", {read(kGradient), write(kNorms)});
+    case OpId::kDecide:
+      return host("decide", LaneKind::kControl,
+                  {update(kControl), read_several(kLoss), read_several(kNorms), write(kRecord)});
+    case OpId::kReadState:
+      return read_drive("read state");
+    case OpId::kAdam:
+      return host("adam", LaneKind::kCpu,
+                  {read(kRecord), update(kState), read(kGradient), write(kFresh)});
+    case OpId::kWriteState:
+      return write_drive("write state");
+    case OpId::kPublish:
+      return to_device("publish");
+    case OpId::kWriteWeights:
+      return write_drive("write weights");
+    case OpId::kInitControl:
+      return host("init control", LaneKind::kControl, {write(kControl)});
+    case OpId::kInitState:
+      return host("init state", LaneKind::kCpu, {write(kState), write(kFresh)});
+    case OpId::kReportLoss:
+      return host("report loss", LaneKind::kControl, {read_several(kLoss)});
+    case OpId::kSave:
+      return {"save", LaneKind::kData, Runner::kSave, {read(kState)}};
+    case OpId::kCount:
+      break;
+  }
+  throw Error(Errc::kLogic, "there is no such op");
+}
+
+constexpr auto kOps = static_cast<std::size_t>(OpId::kCount);
+
+template <std::size_t... I>
+std::array<OpRow, kOps> make_table(std::index_sequence<I...>) {
+  return {make_row(static_cast<OpId>(I))...};
+}
+
+}  // namespace
+
+const OpRow& row_of(OpId id) {
+  static const std::array<OpRow, kOps> kTable = make_table(std::make_index_sequence<kOps>());
+  return kTable.at(static_cast<std::size_t>(id));
+}
 
 prefetch::OpKind kind_of(OpId id) {
-  static constexpr std::array kNames = {"load batch",
-                                        "fetch batch",
-                                        "read weights",
-                                        "fetch weights",
-                                        "embed forward",
-                                        "layer forward",
-                                        "layer forward keep",
-                                        "head",
-                                        "head loss",
-                                        "layer backward",
-                                        "layer backward kept",
-                                        "embed backward",
-                                        "offload activation",
-                                        "write activation",
-                                        "read activation",
-                                        "fetch activation",
-                                        "offload gradient",
-                                        "accumulate",
-                                        "add uses",
-                                        "norm",
-                                        "decide",
-                                        "read state",
-                                        "adam",
-                                        "write state",
-                                        "publish",
-                                        "write weights",
-                                        "init control",
-                                        "init state",
-                                        "report loss",
-                                        "save"};
-  static_assert(kNames.size() == static_cast<std::size_t>(OpId::kCount));
-  return {static_cast<std::uint16_t>(id), kNames[static_cast<std::size_t>(id)]};
+  return {static_cast<std::uint16_t>(id), row_of(id).name};
+}
+
+prefetch::Op make_op(OpId id, prefetch::Where where, const std::vector<Binding>& bindings,
+                     prefetch::Cost cost, std::optional<LaneKind> lane) {
+  const OpRow& row = row_of(id);
+  SLUICE_CHECK(row.lane.has_value() != lane.has_value(), kLogic,
+               fmt::format("'{}' has {} lane of its own", row.name, row.lane ? "a" : "no"));
+  SLUICE_CHECK(bindings.size() == row.operands.size(), kLogic,
+               fmt::format("'{}' has {} operands, {} were given", row.name, row.operands.size(),
+                           bindings.size()));
+  prefetch::Op op;
+  op.kind = kind_of(id);
+  op.lane = lane_of(row.lane ? *row.lane : *lane);
+  op.where = where;
+  op.cost = cost;
+  std::vector<std::uint8_t> names_of_writes;
+  for (const OperandSpec& spec : row.operands) {
+    const auto bound = std::ranges::find(bindings, spec.name, &Binding::name);
+    SLUICE_CHECK(
+        bound != bindings.end() && (spec.count == Count::kSeveral || bound->buffers.size() == 1),
+        kLogic,
+        fmt::format("'{}' lacks its operand {}, or has it more than once", row.name,
+                    static_cast<int>(spec.name)));
+    const auto name = static_cast<std::uint8_t>(spec.name);
+    const auto& buffers = bound->buffers;
+    if (spec.access != Access::kWrite) {
+      op.reads.insert(op.reads.end(), buffers.begin(), buffers.end());
+      op.names.insert(op.names.end(), buffers.size(), name);
+    }
+    if (spec.access != Access::kRead) {
+      op.writes.insert(op.writes.end(), buffers.begin(), buffers.end());
+      names_of_writes.insert(names_of_writes.end(), buffers.size(), name);
+    }
+  }
+  op.names.insert(op.names.end(), names_of_writes.begin(), names_of_writes.end());
+  return op;
+}
+
+prefetch::BufferId buffer_of(const prefetch::Op& op, Operand name) {
+  const auto at = std::ranges::find(op.names, static_cast<std::uint8_t>(name)) - op.names.begin();
+  const auto n = static_cast<std::size_t>(at);
+  SLUICE_CHECK(n < op.names.size(), kLogic,
+               fmt::format("{} has no operand {}", describe(op), static_cast<int>(name)));
+  return n < op.reads.size() ? op.reads[n] : op.writes[n - op.reads.size()];
 }
 
 prefetch::Lanes make_lanes() {

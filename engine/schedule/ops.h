@@ -1,60 +1,95 @@
-/// The vocabulary of programs: what ops there are, on which lane each runs, what it reads and
-/// writes.
+/// The vocabulary of programs: what ops there are, and of each its lane, who runs it, and its
+/// operands by name. Programs are written, run and measured by these names; nobody counts
+/// positions.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "prefetch/program.h"
 
 namespace sluice::schedule {
 
-/// Behind each: its lane; reads -> writes in the order in which the program lists them.
-/// `record` is the op's predicate, not among its reads; in brackets where not every program has it.
-/// `w...` = the weights of the block's segments, `g...` = their gradients, ws = workspace.
 enum class OpId : std::uint16_t {
-  kLoadBatch,          ///< data:    -> batch (tokens, then targets; int64)
-  kFetchBatch,         ///< h2d:     host batch -> device batch
-  kReadWeights,        ///< nvme read: home -> slot; one segment
-  kFetchWeights,       ///< h2d:     home or slot -> device slot; one segment
-  kEmbedForward,       ///< compute: w... batch -> x ws
-  kLayerForward,       ///< compute: w... x -> y ws
-  kLayerForwardKeep,   ///< compute: w... x -> y kept ws
-  kHeadTrain,          ///< compute: w... x batch -> dx loss g... ws; forward and backward in one
-  kHeadLoss,           ///< compute: w... x batch -> loss ws
-  kLayerBackward,      ///< compute: w... x dy -> dx g... ws; recomputes the layer
-  kLayerBackwardKept,  ///< compute: w... x dy kept -> dx g... ws
-  kEmbedBackward,      ///< compute: batch dx -> g... ws
-  kOffloadActivation,  ///< d2h:     x -> host slot
-  kWriteActivation,    ///< nvme write: x or host slot -> disk slot
-  kReadActivation,     ///< nvme read:  disk slot -> x or host slot
-  kFetchActivation,    ///< h2d:     host slot -> x
-  kOffloadGradient,  ///< d2h:     contribution -> host copy; or record gradient -> copy of a chunk
-  kAccumulate,       ///< compute or cpu: contribution [sum] -> sum; the first is assigned
-  kAddUses,          ///< compute or cpu: embedding's sum, head's sum -> embedding's sum
-  kNorm,             ///< compute or cpu: gradient -> sums of squares, one double per grain
-  kDecide,        ///< control: control, a loss per micro-batch, norms per segment -> control record
-  kReadState,     ///< nvme read:  home -> chunk of master, m, v
-  kAdam,          ///< cpu:     record state gradient -> state weights
-  kWriteState,    ///< nvme write: [record] chunk -> home
-  kPublish,       ///< h2d:     [record] weights -> a chunk of the weights on the device
-  kWriteWeights,  ///< nvme write: [record] weights -> a chunk of the weights at home
-  kInitControl,   ///< control: -> control
-  kInitState,     ///< cpu:     -> state weights
-  kReportLoss,    ///< control: losses ->
-  kSave,          ///< data:    state -> (a file)
+  kLoadBatch,
+  kFetchBatch,
+  kReadWeights,   ///< one segment
+  kFetchWeights,  ///< one segment
+  kEmbedForward,
+  kLayerForward,
+  kLayerForwardKeep,
+  kHeadTrain,  ///< forward and backward in one
+  kHeadLoss,
+  kLayerBackward,  ///< runs the layer's forward again
+  kLayerBackwardKept,
+  kEmbedBackward,
+  kOffloadActivation,
+  kWriteActivation,
+  kReadActivation,
+  kFetchActivation,
+  kOffloadGradient,  ///< a contribution, or one chunk of a gradient
+  kStartSum,         ///< the first contribution is assigned
+  kAccumulate,       ///< the others are added
+  kAddUses,          ///< the sums of a tied tensor's two uses become one
+  kNorm,             ///< sums of squares, one double per grain
+  kDecide,
+  kReadState,
+  kAdam,
+  kWriteState,
+  kPublish,
+  kWriteWeights,
+  kInitControl,
+  kInitState,
+  kReportLoss,
+  kSave,  ///< into a file of final weights
   kCount
 };
 
-/// What the record says, as predicates name it.
-enum class RecordField : std::uint16_t {
-  kApplied  ///< the step is not skipped
+/// What a buffer is to an op.
+enum class Operand : std::uint8_t {
+  kSource,  ///< of bytes that are moved as they are
+  kTarget,
+  kBatch,           ///< tokens, then targets; int64 [B, S] each
+  kWeights,         ///< of the block's segments, one buffer each, in their order
+  kGradients,       ///< of those weights, likewise
+  kInput,           ///< a block's, [B, S, hidden]
+  kOutput,          ///< a block's, [B, S, hidden]
+  kOutputGradient,  ///< of the loss, for the block's output
+  kInputGradient,   ///< the same for its input
+  kKept,            ///< what a layer's forward leaves for its backward
+  kLoss,            ///< nats summed over a micro-batch; one double
+  kWorkspace,       ///< of the compute lane
+  kContribution,    ///< gradient of one segment from one micro-batch and one use
+  kSum,             ///< of contributions; fp32
+  kOtherUse,        ///< the sum of the head's use, added to the embedding's
+  kGradient,        ///< of a segment, or of one chunk of it, as the optimizer reads it
+  kNorms,           ///< sums of squares per grain
+  kControl,         ///< the run's counters
+  kRecord,          ///< what the step decided
+  kState,           ///< master, m, v of one chunk; fp32
+  kFresh            ///< new weights of one chunk, in the dtype of compute
 };
 
-prefetch::OpKind kind_of(OpId id);
-inline OpId id_of(const prefetch::Op& op) {
-  return static_cast<OpId>(op.kind.id);
-}
+enum class Access : std::uint8_t { kRead, kWrite, kUpdate };
+enum class Count : std::uint8_t { kOne, kSeveral };
+
+struct OperandSpec {
+  Operand name;
+  Access access;
+  Count count = Count::kOne;
+};
+
+/// Who turns an op into work.
+enum class Runner : std::uint8_t {
+  kModel,         ///< the forward and backward functions of the blocks
+  kHost,          ///< arithmetic on host memory, and the step's decisions
+  kCopyToDevice,  ///< a stream of copies
+  kCopyToHost,    ///< the stream of the other direction
+  kReadDrive,
+  kWriteDrive,
+  kSave  ///< the writer of final weights
+};
 
 /// The lanes of a machine with one device. Each has one line on why it exists.
 enum class LaneKind : std::uint8_t {
@@ -71,5 +106,48 @@ constexpr prefetch::LaneId lane_of(LaneKind kind) {
   return static_cast<prefetch::LaneId>(kind);
 }
 prefetch::Lanes make_lanes();
+
+/// Everything there is to know of one kind of op.
+struct OpRow {
+  const char* name;
+  std::optional<LaneKind> lane;  ///< nullopt: the lane that works where the gradient lies
+  Runner runner;
+  std::vector<OperandSpec> operands;
+};
+const OpRow& row_of(OpId id);
+prefetch::OpKind kind_of(OpId id);
+
+inline OpId id_of(const prefetch::Op& op) {
+  return static_cast<OpId>(op.kind.id);
+}
+
+/// What an op may ask of the record to be run (prefetch::Predicate::field).
+enum class RecordField : std::uint16_t { kApplied };  ///< the step is not skipped
+
+/// An operand and what it is bound to.
+struct Binding {
+  Binding(Operand operand, prefetch::BufferId buffer) : name(operand), buffers{buffer} {}
+  Binding(Operand operand, std::vector<prefetch::BufferId> several)
+      : name(operand), buffers(std::move(several)) {}
+
+  Operand name;
+  std::vector<prefetch::BufferId> buffers;
+};
+
+/// An op with its operands bound, in any order. Throws kLogic when one of the row is missing, or
+/// one that is not in the row was given. `lane` is for rows that have none.
+prefetch::Op make_op(OpId id, prefetch::Where where, const std::vector<Binding>& bindings,
+                     prefetch::Cost cost, std::optional<LaneKind> lane = std::nullopt);
+
+/// The first buffer of that name. Throws kLogic when there is none.
+prefetch::BufferId buffer_of(const prefetch::Op& op, Operand name);
+
+/// The name of an op's n-th read, or write.
+inline Operand read_name(const prefetch::Op& op, std::size_t n) {
+  return static_cast<Operand>(op.names[n]);
+}
+inline Operand write_name(const prefetch::Op& op, std::size_t n) {
+  return static_cast<Operand>(op.names[op.reads.size() + n]);
+}
 
 }  // namespace sluice::schedule

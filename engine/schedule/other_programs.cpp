@@ -7,12 +7,14 @@
 namespace sluice::schedule {
 namespace {
 
+using enum Operand;
+
 class Init : public ProgramWriter {
  public:
   Init(const Setup& setup, const Catalog& catalog) : ProgramWriter("init", setup, catalog) {}
 
   std::shared_ptr<const prefetch::Program> write() {
-    op(OpId::kInitControl, LaneKind::kControl, {}, {}, {catalog_.control});
+    op(OpId::kInitControl, {}, {{kControl, catalog_.control}});
     for (int s = 0; s < segments(); ++s) {
       for (int c = 0; c < chunks(s); ++c) init({.segment = s, .chunk = c});
     }
@@ -21,14 +23,11 @@ class Init : public ProgramWriter {
 
  private:
   void init(Where where) {
-    const Bytes bytes = chunk_elems(where) * zero::kStateBytesPerElem;
-    const BufferId state =
-        state_on_nvme() ? transient(catalog_.state_chunks.at(bytes), bytes) : home_state(where);
-    const BufferId fresh = fresh_param(where);
-    op(OpId::kInitState, LaneKind::kCpu, where, {}, {state, fresh},
-       {.bytes = static_cast<double>(bytes)});
-    write_state(where, state, {});
-    publish(where, fresh, {});
+    const BufferId state = state_slot(where);
+    const BufferId fresh = fresh_slot(where);
+    op(OpId::kInitState, where, {{kState, state}, {kFresh, fresh}},
+       {.bytes = static_cast<double>(chunk(where).elems * zero::kStateBytesPerElem)});
+    bring_home(where, state, fresh, std::nullopt);
   }
 };
 
@@ -42,7 +41,7 @@ class Evaluation : public ProgramWriter {
     for (int first = 0; first < static_cast<int>(batches); first += group) {
       sweep(first, std::min(first + group, static_cast<int>(batches)));
     }
-    op(OpId::kReportLoss, LaneKind::kControl, {}, losses_, {});
+    op(OpId::kReportLoss, {}, {{kLoss, losses_}});
     return finish();
   }
 
@@ -59,8 +58,9 @@ class Evaluation : public ProgramWriter {
     const Buffers weights = fetch(block(head));
     for (int mb = first; mb < end; ++mb) {
       losses_.push_back(transient(catalog_.records, sizes_of(setup_).record));
-      compute(OpId::kHeadLoss, head, mb, weights + Buffers{x[mb], batch[mb]}, {losses_.back()},
-              forward_flops(head));
+      compute(OpId::kHeadLoss, head, mb,
+              {{kWeights, weights}, {kInput, x[mb]}, {kBatch, batch[mb]}, {kLoss, losses_.back()}},
+              1);
     }
   }
 
@@ -76,8 +76,8 @@ class Final : public ProgramWriter {
       for (int c = 0; c < chunks(s); ++c) {
         const Where where{.segment = s, .chunk = c};
         const BufferId state = read_state(where);
-        op(OpId::kSave, LaneKind::kData, where, {state}, {},
-           {.bytes = static_cast<double>(chunk_elems(where) * 4)});
+        op(OpId::kSave, where, {{kState, state}},
+           {.bytes = static_cast<double>(chunk(where).elems * size_of(DType::kF32))});
       }
     }
     return finish();

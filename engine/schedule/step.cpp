@@ -1,37 +1,33 @@
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <utility>
 
+#include "engine/schedule/gradient_route.h"
 #include "engine/schedule/programs.h"
 #include "engine/schedule/writer.h"
 
 namespace sluice::schedule {
 namespace {
 
+using enum Operand;
+
 constexpr double kAdamBytes = 28;  // read and write master, m, v; read a gradient
 
+/// One training step. Each function appends ops in an order that is correct when they run one by
+/// one; which of them there are follows from where the bytes live.
 class Step : public ProgramWriter {
  public:
   Step(const Setup& setup, const Catalog& catalog)
       : ProgramWriter("step", setup, catalog),
         gradients_(static_cast<std::size_t>(segments())),
-        contributions_left_(static_cast<std::size_t>(segments())),
         losses_(static_cast<std::size_t>(setup.micro_batches)),
-        norms_(static_cast<std::size_t>(segments())) {
-    for (int s = 0; s < segments(); ++s) {
-      contributions_left_[static_cast<std::size_t>(s)] =
-          setup.micro_batches * uses_of(setup.model, s);
-    }
-  }
+        norms_(static_cast<std::size_t>(segments())) {}
 
   std::shared_ptr<const prefetch::Program> write() {
     const auto micro_batches = static_cast<int>(setup_.micro_batches);
     const auto together = static_cast<int>(setup_.sweep);
     for (int first = 0; first < micro_batches; first += together) {
-      std::vector<int> group(static_cast<std::size_t>(std::min(together, micro_batches - first)));
-      std::iota(group.begin(), group.end(), first);
-      sweep(group);
+      sweep({first, std::min(first + together, micro_batches)});
     }
     decide();
     for (int s = 0; s < segments(); ++s) {
@@ -41,192 +37,228 @@ class Step : public ProgramWriter {
   }
 
  private:
-  using ByMicroBatch = std::map<int, BufferId>;
+  /// Some micro-batches on their way through the blocks and back, and what waits for the way back.
+  struct Sweep {
+    int first, end;
+    std::map<int, BufferId> batch = {};                  // by micro-batch
+    std::map<int, BufferId> x = {};                      // output of the block before
+    std::map<int, BufferId> dx = {};                     // gradient for the output of the next one
+    std::map<std::pair<int, int>, BufferId> saved = {};  // by block and micro-batch: its input
+    std::map<std::pair<int, int>, BufferId> kept = {};   // likewise: its forward, of kept layers
+  };
 
-  /// Forward and backward of these micro-batches, block by block.
-  void sweep(const std::vector<int>& micro_batches) {
-    const int head = blocks() - 1;
-    ByMicroBatch batch, x;
-    std::vector<ByMicroBatch> saved(static_cast<std::size_t>(blocks()));
-    for (const int mb : micro_batches) batch[mb] = x[mb] = fetch_batch(mb);
-    for (int b = 0; b < head; ++b) {
-      const Buffers weights = fetch(block(b));
-      for (const int mb : micro_batches) {
-        x[mb] = setup_.keeps(b) ? forward_keeping(b, weights, x[mb], mb)
-                                : forward(b, weights, x[mb], mb);
-        if (b + 1 < head) saved[static_cast<std::size_t>(b) + 1][mb] = save(b + 1, mb, x[mb]);
-      }
-    }
+  /// Block by block, so that weights are fetched once for all of these micro-batches.
+  void sweep(Sweep s) {
+    forward(s);
+    head(s);
+    backward(s);
+  }
 
-    ByMicroBatch dx;
-    const Buffers head_weights = fetch(block(head));
-    for (const int mb : micro_batches) {
-      dx[mb] = activation();
-      const BufferId loss = transient(catalog_.records, sizes_of(setup_).record);
-      losses_[static_cast<std::size_t>(mb)] = loss;
-      backward(OpId::kHeadTrain, head, mb, head_weights + Buffers{x[mb], batch[mb]},
-               {dx[mb], loss});
-    }
-    for (int b = head - 1; b > 0; --b) {
+  int last_block() const { return blocks() - 1; }  // the head
+
+  void forward(Sweep& s) {
+    for (int mb = s.first; mb < s.end; ++mb) s.batch[mb] = fetch_batch(mb);
+    for (int b = 0; b < last_block(); ++b) {
       const Buffers weights = fetch(block(b));
-      for (const int mb : micro_batches) {
-        const BufferId input = restore(b, mb, saved[static_cast<std::size_t>(b)][mb]);
-        const Buffers reads = weights + Buffers{input, dx[mb]};
-        dx[mb] = activation();
-        if (setup_.keeps(b)) {
-          backward(OpId::kLayerBackwardKept, b, mb, reads + Buffers{kept(b, mb)}, {dx[mb]});
-        } else {
-          backward(OpId::kLayerBackward, b, mb, reads, {dx[mb]});
-        }
+      for (int mb = s.first; mb < s.end; ++mb) {
+        const BufferId input = b == 0 ? s.batch[mb] : s.x[mb];
+        s.x[mb] = setup_.keeps(b) ? forward_keeping(s, b, weights, mb)
+                                  : ProgramWriter::forward(b, weights, input, mb);
+        if (b + 1 < last_block()) s.saved[{b + 1, mb}] = save(b + 1, mb, s.x[mb]);
       }
-    }
-    for (const int mb : micro_batches) {
-      backward(OpId::kEmbedBackward, 0, mb, {batch[mb], dx[mb]}, {});
     }
   }
 
-  BufferId& kept(int b, int mb) { return kept_[{b, mb}]; }
-
-  BufferId forward_keeping(int b, const Buffers& weights, BufferId input, int mb) {
+  BufferId forward_keeping(Sweep& s, int b, const Buffers& weights, int mb) {
     const BufferId output = activation();
-    kept(b, mb) = transient(catalog_.kept, sizes_of(setup_).kept);
-    compute(OpId::kLayerForwardKeep, b, mb, weights + Buffers{input}, {output, kept(b, mb)},
-            forward_flops(b));
+    const BufferId kept = s.kept[{b, mb}] = transient(catalog_.kept, sizes_of(setup_).kept);
+    compute(OpId::kLayerForwardKeep, b, mb,
+            {{kWeights, weights}, {kInput, s.x[mb]}, {kOutput, output}, {kKept, kept}}, 1);
     return output;
   }
 
-  /// The input of a block where it waits for backward.
-  BufferId save(int b, int mb, BufferId input) {
-    if (!setup_.saves_activations()) return input;
-    const Where where{.segment = block(b).segments.front(), .micro_batch = mb};
-    const bool disk = setup_.homes.offload_activation == ActivationHome::kNvme;
-    BufferId at = input;
-    if (separate()) {
-      at = moved(OpId::kOffloadActivation, LaneKind::kDeviceToHost, where, at,
-                 catalog_.host_activations);
+  /// Forward and backward of the last block are one op: its output is the loss.
+  void head(Sweep& s) {
+    const int b = last_block();
+    const Buffers weights = fetch(block(b));
+    for (int mb = s.first; mb < s.end; ++mb) {
+      s.dx[mb] = activation();
+      const BufferId loss = losses_[static_cast<std::size_t>(mb)] =
+          transient(catalog_.records, sizes_of(setup_).record);
+      backward_op(OpId::kHeadTrain, b, mb,
+                  {{kWeights, weights},
+                   {kInput, s.x[mb]},
+                   {kBatch, s.batch[mb]},
+                   {kInputGradient, s.dx[mb]},
+                   {kLoss, loss}},
+                  3);
     }
-    if (!disk) return at;
-    return moved(OpId::kWriteActivation, LaneKind::kNvmeWrite, where, at,
-                 catalog_.disk_activations);
+  }
+
+  void backward(Sweep& s) {
+    for (int b = last_block() - 1; b > 0; --b) {
+      const Buffers weights = fetch(block(b));
+      for (int mb = s.first; mb < s.end; ++mb) {
+        const BufferId dy = std::exchange(s.dx[mb], activation());
+        Bindings operands{{kWeights, weights},
+                          {kInput, restore(b, mb, s.saved[{b, mb}])},
+                          {kOutputGradient, dy},
+                          {kInputGradient, s.dx[mb]}};
+        if (setup_.keeps(b)) {
+          operands.emplace_back(kKept, s.kept[{b, mb}]);
+          backward_op(OpId::kLayerBackwardKept, b, mb, std::move(operands), 2);
+        } else {
+          backward_op(OpId::kLayerBackward, b, mb, std::move(operands), 3);
+        }
+      }
+    }
+    for (int mb = s.first; mb < s.end; ++mb) {
+      backward_op(OpId::kEmbedBackward, 0, mb, {{kBatch, s.batch[mb]}, {kOutputGradient, s.dx[mb]}},
+                  3);
+    }
+  }
+
+  /// The input of a block where it waits for backward: where it is, in host memory, on nvme.
+  BufferId save(int b, int mb, BufferId input) {
+    const Where where{.segment = block(b).segments.front(), .micro_batch = mb};
+    BufferId at = input;
+    if (setup_.saves_activations_on_host()) {
+      at = moved(OpId::kOffloadActivation, where, at, catalog_.host_activations);
+    }
+    if (setup_.homes.offload_activation == ActivationHome::kNvme) {
+      at = moved(OpId::kWriteActivation, where, at, catalog_.disk_activations);
+    }
+    return at;
   }
 
   /// The way back: the input of a block where the compute lane can read it.
   BufferId restore(int b, int mb, BufferId saved) {
-    if (!setup_.saves_activations()) return saved;
     const Where where{.segment = block(b).segments.front(), .micro_batch = mb};
-    const bool disk = setup_.homes.offload_activation == ActivationHome::kNvme;
+    const bool host = setup_.saves_activations_on_host();
     BufferId at = saved;
-    if (disk) {
-      at = moved(OpId::kReadActivation, LaneKind::kNvmeRead, where, at,
-                 separate() ? catalog_.host_activations : catalog_.activations);
+    if (setup_.homes.offload_activation == ActivationHome::kNvme) {
+      at = moved(OpId::kReadActivation, where, at,
+                 host ? catalog_.host_activations : catalog_.activations);
     }
-    if (!separate()) return at;
-    return moved(OpId::kFetchActivation, LaneKind::kHostToDevice, where, at, catalog_.activations);
+    if (!host) return at;
+    return moved(OpId::kFetchActivation, where, at, catalog_.activations);
   }
 
-  /// A compute op that writes the gradients of its block's segments, and where they go from there.
-  void backward(OpId id, int b, int mb, const Buffers& reads, const Buffers& writes) {
+  /// An op that computes the gradients of its block's segments, and where they go from there.
+  void backward_op(OpId id, int b, int mb, Bindings operands, double forwards) {
     Buffers contributions;
     for (const int s : block(b).segments) contributions.push_back(contribution(s));
-    // A backward of twice the forward's size, and a forward: the head's own, a layer's again.
-    const double forwards = id == OpId::kLayerBackwardKept ? 2 : 3;
-    compute(id, b, mb, reads, writes + contributions, forwards * forward_flops(b));
+    operands.emplace_back(kGradients, contributions);
+    compute(id, b, mb, std::move(operands), forwards);
     for (std::size_t i = 0; i < contributions.size(); ++i) {
       collect(block(b).segments[i], b, mb, contributions[i]);
     }
   }
 
-  bool at_device() const { return setup_.homes.offload_gradient == GradientHome::kNone; }
-  LaneKind gradient_lane() const { return at_device() ? LaneKind::kCompute : LaneKind::kCpu; }
+  /// The gradient of a segment while the step collects it.
+  struct Gradient {
+    std::map<int, BufferId> sums = {};  // by the block that uses the segment
+    std::int64_t collected = 0;         // contributions
+    std::vector<BufferId> chunks = {};  // parts of the whole, which the optimizer reads
+  };
+
+  const GradientRoute& route(int s) const { return catalog_.routes[static_cast<std::size_t>(s)]; }
+  Gradient& gradient(int s) { return gradients_[static_cast<std::size_t>(s)]; }
 
   /// Where the compute lane writes the gradient of one use of a segment.
   BufferId contribution(int s) {
+    if (route(s).written_at_home()) return new_gradient(s);
     const Bytes bytes = segment_bytes(s);
-    const bool final = !sums_gradient(setup_, s) && (at_device() || !separate());
-    return transient(final ? catalog_.gradients.at(bytes) : catalog_.contributions.at(bytes),
-                     bytes);
+    return transient(catalog_.contributions.at(bytes), bytes);
   }
 
-  /// A contribution becomes the segment's gradient, or is added to it, in the order of
-  /// micro-batches.
+  /// A buffer at home that holds all of a segment's gradient.
+  BufferId new_gradient(int s) {
+    const Bytes elem = size_of(route(s).dtype);
+    const Bytes bytes = setup_.segment_elems(s) * elem;
+    return transient(catalog_.gradients.at(bytes), bytes);
+  }
+
+  /// A contribution becomes the segment's gradient, or is added to it: micro-batch by micro-batch,
+  /// each use of a tied segment in a sum of its own.
   void collect(int s, int b, int mb, BufferId contribution) {
     const Where where{.segment = s, .micro_batch = mb};
-    auto& uses = gradients_[static_cast<std::size_t>(s)];
-    if (!sums_gradient(setup_, s)) {
-      uses[b] = offload(where, contribution, catalog_.gradients);
-      norm(s, uses[b]);
-      return;
+    auto& sums = gradient(s).sums;
+    if (route(s).summed) {
+      add(where, sums, b,
+          route(s).offloaded ? offload(where, contribution, catalog_.staged) : contribution);
+    } else {
+      sums[b] =
+          route(s).offloaded ? offload(where, contribution, catalog_.gradients) : contribution;
     }
-    const BufferId addend = offload(where, contribution, catalog_.staged);
-    const Bytes sum_bytes = setup_.segment_elems(s) * size_of(DType::kF32);
-    const bool first = !uses.contains(b);
-    if (first) uses[b] = transient(catalog_.gradients.at(sum_bytes), sum_bytes);
-    Buffers reads{addend};
-    if (!first) reads.push_back(uses[b]);
-    op(OpId::kAccumulate, gradient_lane(), where, reads, {uses[b]},
-       {.bytes = static_cast<double>(2 * sum_bytes)});
-    if (--contributions_left_[static_cast<std::size_t>(s)] > 0) return;
+    if (++gradient(s).collected == setup_.micro_batches * route(s).uses) complete(s);
+  }
+
+  BufferId offload(Where where, BufferId contribution, const PoolBySize& to) {
+    return moved(OpId::kOffloadGradient, where, contribution, to.at(segment_bytes(where.segment)));
+  }
+
+  void add(Where where, std::map<int, BufferId>& sums, int b, BufferId contribution) {
+    const bool first = !sums.contains(b);
+    if (first) sums[b] = new_gradient(where.segment);
+    gradient_op(first ? OpId::kStartSum : OpId::kAccumulate, route(where.segment), where,
+                {{kContribution, contribution}, {kSum, sums[b]}}, gradient_bytes(where.segment, 2));
+  }
+
+  /// All contributions are there.
+  void complete(int s) {
     // The embedding's sum comes first: it belongs to the block with the lower number.
-    const BufferId total = uses.begin()->second;
-    if (uses.size() > 1) {
-      op(OpId::kAddUses, gradient_lane(), {.segment = s}, {total, uses.rbegin()->second}, {total},
-         {.bytes = static_cast<double>(3 * sum_bytes)});
+    const auto& sums = gradient(s).sums;
+    const BufferId whole = sums.begin()->second;
+    if (sums.size() > 1) {
+      gradient_op(OpId::kAddUses, route(s), {.segment = s},
+                  {{kSum, whole}, {kOtherUse, sums.rbegin()->second}}, gradient_bytes(s, 3));
     }
-    norm(s, total);
-  }
-
-  /// On the device, or copied to the host, as the gradient's home says.
-  BufferId offload(Where where, BufferId contribution, const PoolBySize& pools) {
-    if (at_device() || !separate()) return contribution;
-    const Bytes bytes = segment_bytes(where.segment);
-    const BufferId host = transient(pools.at(bytes), bytes);
-    op(OpId::kOffloadGradient, LaneKind::kDeviceToHost, where, {contribution}, {host},
-       {.bytes = static_cast<double>(bytes)});
-    return host;
-  }
-
-  void norm(int s, BufferId gradient) {
     const Bytes bytes = setup_.segment_elems(s) / kGrainElems * sizeof(double);
-    BufferId& norms = norms_[static_cast<std::size_t>(s)];
-    norms = transient(catalog_.norms, bytes);
-    op(OpId::kNorm, gradient_lane(), {.segment = s}, {gradient}, {norms},
-       {.bytes = static_cast<double>(setup_.segment_elems(s) * 4)});
+    const BufferId norms = norms_[static_cast<std::size_t>(s)] = transient(catalog_.norms, bytes);
+    gradient_op(OpId::kNorm, route(s), {.segment = s}, {{kGradient, whole}, {kNorms, norms}},
+                gradient_bytes(s, 1));
+    const Bytes elem = size_of(route(s).dtype);
+    for (const zero::Chunk& c : setup_.chunks[static_cast<std::size_t>(s)]) {
+      gradient(s).chunks.push_back(part_of(whole, c.first_elem * elem, c.elems * elem));
+    }
   }
 
+  Cost gradient_bytes(int s, int times) const {
+    return {.bytes = static_cast<double>(setup_.segment_elems(s) * size_of(DType::kF32)) * times};
+  }
+
+  /// From losses and norms: learning rate, clip factor, skip or not. All that follows reads it.
   void decide() {
     record_ = transient(catalog_.records, sizes_of(setup_).record);
-    op(OpId::kDecide, LaneKind::kControl, {}, Buffers{catalog_.control} + losses_ + norms_,
-       {catalog_.control, record_});
+    op(OpId::kDecide, {},
+       {{kControl, catalog_.control}, {kLoss, losses_}, {kNorms, norms_}, {kRecord, record_}});
   }
 
   void update(Where where) {
     const BufferId state = read_state(where);
-    const BufferId gradient = gradient_chunk(where);
-    const BufferId fresh = fresh_param(where);
-    op_if({record_}, OpId::kAdam, LaneKind::kCpu, where, {state, gradient}, {state, fresh},
-          {.bytes = kAdamBytes * static_cast<double>(chunk_elems(where))});
-    write_state(where, state, {record_});
-    publish(where, fresh, {record_});
+    const BufferId fresh = fresh_slot(where);
+    update_op(
+        OpId::kAdam, where,
+        {{kRecord, record_}, {kState, state}, {kGradient, gradient_chunk(where)}, {kFresh, fresh}},
+        {.bytes = kAdamBytes * static_cast<double>(chunk(where).elems)}, record_);
+    bring_home(where, state, fresh, record_);
   }
 
-  /// The gradient where the optimizer can read it: the segment's own buffer on the host, or a copy
-  /// of one chunk of it.
+  /// The gradient of one chunk where the optimizer can read it.
   BufferId gradient_chunk(Where where) {
-    const auto s = static_cast<std::size_t>(where.segment);
-    const BufferId gradient = gradients_[s].begin()->second;
-    if (!at_device() || !separate()) return gradient;
-    const Bytes bytes = chunk_elems(where) * size_of(gradient_dtype(setup_, where.segment));
+    const BufferId at = gradient(where.segment).chunks[static_cast<std::size_t>(where.chunk)];
+    if (!route(where.segment).copied_by_chunk) return at;
+    const Bytes bytes = chunk(where).elems * size_of(route(where.segment).dtype);
     const BufferId copy = transient(catalog_.host_chunks.at(bytes), bytes);
-    op_if({record_}, OpId::kOffloadGradient, LaneKind::kDeviceToHost, where, {gradient}, {copy},
-          {.bytes = static_cast<double>(bytes)});
+    update_op(OpId::kOffloadGradient, where, {{kSource, at}, {kTarget, copy}},
+              {.bytes = static_cast<double>(bytes)}, record_);
     return copy;
   }
 
-  std::vector<std::map<int, BufferId>> gradients_;  // by segment, then by the block that uses it
-  std::vector<std::int64_t> contributions_left_;    // by segment
-  std::map<std::pair<int, int>, BufferId> kept_;    // by kept block and micro-batch
-  Buffers losses_;                                  // by micro-batch
-  Buffers norms_;                                   // by segment: the global order of grains
+  std::vector<Gradient> gradients_;  // by segment
+  Buffers losses_;                   // by micro-batch
+  Buffers norms_;                    // by segment: the global order of grains
   BufferId record_ = 0;
 };
 

@@ -2,26 +2,36 @@
 
 namespace sluice::schedule {
 
-BufferId ProgramWriter::moved(OpId id, LaneKind lane, Where where, BufferId from,
-                              prefetch::PoolId to) {
+using enum Operand;
+
+void ProgramWriter::update_op(OpId id, Where where, const Bindings& operands, Cost cost,
+                              std::optional<BufferId> record) {
+  prefetch::Op op = make_op(id, where, operands, cost);
+  if (record) {
+    op.predicate = {*record, static_cast<std::uint16_t>(RecordField::kApplied)};
+  }
+  program_->op(std::move(op));
+}
+
+BufferId ProgramWriter::moved(OpId id, Where where, BufferId from, prefetch::PoolId to) {
   const Bytes bytes = program_->info(from).bytes;
   const BufferId copy = transient(to, bytes);
-  op(id, lane, where, {from}, {copy}, {.bytes = static_cast<double>(bytes)});
+  op(id, where, {{kSource, from}, {kTarget, copy}}, {.bytes = static_cast<double>(bytes)});
   return copy;
 }
 
 BufferId ProgramWriter::fetch(int segment) {
-  const BufferId home = catalog_.params[static_cast<std::size_t>(segment)];
-  if (!setup_.streams_params()) return home;
+  BufferId at = catalog_.params[static_cast<std::size_t>(segment)];
+  if (!setup_.streams_params()) return at;
   const Where where{.segment = segment};
-  const prefetch::PoolId device = catalog_.device_params.at(segment_bytes(segment));
-  if (!params_on_nvme()) {
-    return moved(OpId::kFetchWeights, LaneKind::kHostToDevice, where, home, device);
+  const Bytes bytes = segment_bytes(segment);
+  const prefetch::PoolId device = catalog_.device_params.at(bytes);
+  if (setup_.homes.offload_param == ParamHome::kNvme) {
+    at = moved(OpId::kReadWeights, where, at,
+               separate() ? catalog_.staged_params.at(bytes) : device);
+    if (!separate()) return at;
   }
-  if (!separate()) return moved(OpId::kReadWeights, LaneKind::kNvmeRead, where, home, device);
-  const BufferId staged = moved(OpId::kReadWeights, LaneKind::kNvmeRead, where, home,
-                                catalog_.staged_params.at(segment_bytes(segment)));
-  return moved(OpId::kFetchWeights, LaneKind::kHostToDevice, where, staged, device);
+  return moved(OpId::kFetchWeights, where, at, device);
 }
 
 Buffers ProgramWriter::fetch(const shape::Block& block) {
@@ -34,62 +44,60 @@ BufferId ProgramWriter::fetch_batch(int micro_batch) {
   const Bytes bytes = sizes_of(setup_).batch;
   const Where where{.micro_batch = micro_batch};
   const BufferId host = transient(catalog_.host_batch, bytes);
-  op(OpId::kLoadBatch, LaneKind::kData, where, {}, {host}, {.bytes = static_cast<double>(bytes)});
+  op(OpId::kLoadBatch, where, {{kBatch, host}}, {.bytes = static_cast<double>(bytes)});
   if (!separate()) return host;
-  const BufferId device = transient(catalog_.device_batch, bytes);
-  op(OpId::kFetchBatch, LaneKind::kHostToDevice, where, {host}, {device},
-     {.bytes = static_cast<double>(bytes)});
-  return device;
+  return moved(OpId::kFetchBatch, where, host, catalog_.device_batch);
 }
 
-double ProgramWriter::forward_flops(int b) const {
-  return shape::forward_flops(setup_.model, block(b), setup_.micro_batch_size, setup_.seq_len);
-}
-
-void ProgramWriter::compute(OpId id, int b, int micro_batch, const Buffers& reads,
-                            const Buffers& writes, double flops) {
+void ProgramWriter::compute(OpId id, int b, int micro_batch, Bindings operands, double forwards) {
+  operands.emplace_back(kWorkspace, catalog_.workspace);
+  const double forward =
+      shape::forward_flops(setup_.model, block(b), setup_.micro_batch_size, setup_.seq_len);
   // Where names the block by its first segment; the handlers know the blocks.
-  op(id, LaneKind::kCompute, {.segment = block(b).segments.front(), .micro_batch = micro_batch},
-     reads, writes + Buffers{catalog_.workspace}, {.flops = flops});
+  op(id, {.segment = block(b).segments.front(), .micro_batch = micro_batch}, operands,
+     {.flops = forwards * forward});
 }
 
 BufferId ProgramWriter::forward(int b, const Buffers& weights, BufferId input, int micro_batch) {
-  const OpId id =
-      block(b).kind == shape::BlockKind::kEmbed ? OpId::kEmbedForward : OpId::kLayerForward;
+  const bool embeds = block(b).kind == shape::BlockKind::kEmbed;
   const BufferId output = activation();
-  compute(id, b, micro_batch, weights + Buffers{input}, {output}, forward_flops(b));
+  compute(embeds ? OpId::kEmbedForward : OpId::kLayerForward, b, micro_batch,
+          {{kWeights, weights}, {embeds ? kBatch : kInput, input}, {kOutput, output}}, 1);
   return output;
 }
 
 BufferId ProgramWriter::read_state(Where where) {
-  if (!state_on_nvme()) return home_state(where);
-  const Bytes bytes = chunk_elems(where) * zero::kStateBytesPerElem;
-  const BufferId slot = transient(catalog_.state_chunks.at(bytes), bytes);
-  op(OpId::kReadState, LaneKind::kNvmeRead, where, {home_state(where)}, {slot},
-     {.bytes = static_cast<double>(bytes)});
-  return slot;
+  if (setup_.homes.offload_optimizer == OptimizerHome::kCpu) return home_state(where);
+  return moved(OpId::kReadState, where, home_state(where),
+               catalog_.state_chunks.at(state_bytes(where)));
 }
 
-void ProgramWriter::write_state(Where where, BufferId state, const Buffers& record) {
-  if (!state_on_nvme()) return;
-  op_if(record, OpId::kWriteState, LaneKind::kNvmeWrite, where, {state}, {home_state(where)},
-        {.bytes = static_cast<double>(chunk_elems(where) * zero::kStateBytesPerElem)});
+BufferId ProgramWriter::state_slot(Where where) {
+  if (setup_.homes.offload_optimizer == OptimizerHome::kCpu) return home_state(where);
+  const Bytes bytes = state_bytes(where);
+  return transient(catalog_.state_chunks.at(bytes), bytes);
 }
 
-BufferId ProgramWriter::fresh_param(Where where) {
+BufferId ProgramWriter::fresh_slot(Where where) {
   const bool written_at_home = setup_.homes.offload_param == ParamHome::kCpu ||
                                (setup_.homes.offload_param == ParamHome::kNone && !separate());
   if (written_at_home) return home_param(where);
-  const Bytes bytes = chunk_elems(where) * elem();
+  const Bytes bytes = fresh_bytes(where);
   return transient(catalog_.fresh.at(bytes), bytes);
 }
 
-void ProgramWriter::publish(Where where, BufferId fresh, const Buffers& record) {
-  if (fresh == home_param(where)) return;
-  const OpId id = params_on_nvme() ? OpId::kWriteWeights : OpId::kPublish;
-  const LaneKind lane = params_on_nvme() ? LaneKind::kNvmeWrite : LaneKind::kHostToDevice;
-  op_if(record, id, lane, where, {fresh}, {home_param(where)},
-        {.bytes = static_cast<double>(chunk_elems(where) * elem())});
+void ProgramWriter::bring_home(Where where, BufferId state, BufferId fresh,
+                               std::optional<BufferId> record) {
+  if (state != home_state(where)) {
+    update_op(OpId::kWriteState, where, {{kSource, state}, {kTarget, home_state(where)}},
+              {.bytes = static_cast<double>(state_bytes(where))}, record);
+  }
+  if (fresh != home_param(where)) {
+    const bool nvme = setup_.homes.offload_param == ParamHome::kNvme;
+    update_op(nvme ? OpId::kWriteWeights : OpId::kPublish, where,
+              {{kSource, fresh}, {kTarget, home_param(where)}},
+              {.bytes = static_cast<double>(fresh_bytes(where))}, record);
+  }
 }
 
 }  // namespace sluice::schedule

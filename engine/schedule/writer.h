@@ -1,5 +1,5 @@
-/// What the programs have in common: fetching weights, batches, forward through the blocks.
-/// A private header of this room.
+/// What the programs have in common: fetching weights and batches, a block's forward, reading and
+/// writing chunks of state. A private header of this room.
 #pragma once
 
 #include <memory>
@@ -17,15 +17,10 @@ namespace sluice::schedule {
 
 using prefetch::BufferId;
 using prefetch::Cost;
-using prefetch::MemoryTag;
 using prefetch::Where;
 
 using Buffers = std::vector<BufferId>;
-
-inline Buffers operator+(Buffers a, const Buffers& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
+using Bindings = std::vector<Binding>;
 
 class ProgramWriter {
  public:
@@ -40,48 +35,55 @@ class ProgramWriter {
   }
 
  protected:
-  using Segments = std::vector<int>;
+  /// The next op of the program.
+  void op(OpId id, Where where, const Bindings& operands, Cost cost = {}) {
+    program_->op(make_op(id, where, operands, cost));
+  }
+  /// Arithmetic on a gradient, on the lane that works where the gradient lies.
+  void gradient_op(OpId id, const GradientRoute& route, Where where, const Bindings& operands,
+                   Cost cost) {
+    const LaneKind lane = route.home == prefetch::Tier::kGpu ? LaneKind::kCompute : LaneKind::kCpu;
+    program_->op(make_op(id, where, operands, cost, lane));
+  }
+  /// An op that does its work only where the record says that the step is applied. Without a
+  /// record: always.
+  void update_op(OpId id, Where where, const Bindings& operands, Cost cost,
+                 std::optional<BufferId> record);
+  /// An op that copies all of `from` into a new buffer; that buffer.
+  BufferId moved(OpId id, Where where, BufferId from, prefetch::PoolId to);
 
-  void op(OpId id, LaneKind lane, Where where, Buffers reads, Buffers writes, Cost cost = {}) {
-    program_->op({kind_of(id), lane_of(lane), where, std::move(reads), std::move(writes), cost});
-  }
-  /// The same, unless the record says that the step is skipped. An empty predicate: always.
-  void op_if(const Buffers& record, OpId id, LaneKind lane, Where where, Buffers reads,
-             Buffers writes, Cost cost) {
-    std::optional<prefetch::Predicate> applied;
-    if (!record.empty()) {
-      applied = {record.front(), static_cast<std::uint16_t>(RecordField::kApplied)};
-    }
-    program_->op(
-        {kind_of(id), lane_of(lane), where, std::move(reads), std::move(writes), cost, applied});
-  }
   BufferId transient(prefetch::PoolId pool, Bytes bytes) {
     return program_->buffer({pool, bytes, catalog_.tags[pool]});
   }
-  bool separate() const { return setup_.sharing == Sharing::kSeparate; }
-  bool state_on_nvme() const { return setup_.homes.offload_optimizer == OptimizerHome::kNvme; }
-  bool params_on_nvme() const { return setup_.homes.offload_param == ParamHome::kNvme; }
-  Bytes elem() const { return size_of(setup_.compute); }
-  Bytes segment_bytes(int segment) const { return setup_.segment_elems(segment) * elem(); }
+  BufferId activation() { return transient(catalog_.activations, sizes_of(setup_).activation); }
+  BufferId part_of(BufferId parent, Bytes offset, Bytes bytes) {
+    return program_->part_of(parent, offset, bytes);
+  }
 
-  /// A copy of all of `from`, in a new buffer.
-  BufferId moved(OpId id, LaneKind lane, Where where, BufferId from, prefetch::PoolId to);
-  /// The segment's weights where the compute lane can read them.
-  BufferId fetch(int segment);
+  /// The weights of a block's segments where the compute lane can read them: at home, or in a
+  /// device slot, into which ops of this program bring them.
   Buffers fetch(const shape::Block& block);
   /// The micro-batch's tokens and targets where the compute lane can read them.
   BufferId fetch_batch(int micro_batch);
-  BufferId activation() { return transient(catalog_.activations, sizes_of(setup_).activation); }
-  /// One block's forward without a backward to come; its output.
+  /// A forward of the embedding (`input`: a batch) or of a layer that leaves nothing but its
+  /// output.
   BufferId forward(int block, const Buffers& weights, BufferId input, int micro_batch);
-  void compute(OpId id, int block, int micro_batch, const Buffers& reads, const Buffers& writes,
-               double flops);
-  double forward_flops(int block) const;
+  /// An op of a block on the compute lane; `forwards`: its work, in the block's forwards.
+  void compute(OpId id, int block, int micro_batch, Bindings operands, double forwards);
 
-  /// The state of one chunk in host memory: at home, or read from nvme.
-  BufferId read_state(Where where);
-  void write_state(Where where, BufferId state, const Buffers& record);
+  /// The state of one chunk in host memory: at home, or in a slot. The first reads it from nvme
+  /// where it lives there; the second only makes room.
+  BufferId read_state(Where chunk);
+  BufferId state_slot(Where chunk);
+  /// Where the host writes new weights of one chunk: at home, or in a slot.
+  BufferId fresh_slot(Where chunk);
+  /// Both on their way home, where they are not there yet.
+  void bring_home(Where chunk, BufferId state, BufferId fresh, std::optional<BufferId> record);
 
+  bool separate() const { return setup_.sharing == Sharing::kSeparate; }
+  Bytes segment_bytes(int segment) const {
+    return setup_.segment_elems(segment) * size_of(setup_.compute);
+  }
   const shape::Block& block(int b) const {
     return setup_.model.blocks[static_cast<std::size_t>(b)];
   }
@@ -90,11 +92,18 @@ class ProgramWriter {
   int chunks(int segment) const {
     return static_cast<int>(setup_.chunks[static_cast<std::size_t>(segment)].size());
   }
-  std::uint64_t chunk_elems(Where where) const {
+  const zero::Chunk& chunk(Where where) const {
     return setup_
-        .chunks[static_cast<std::size_t>(where.segment)][static_cast<std::size_t>(where.chunk)]
-        .elems;
+        .chunks[static_cast<std::size_t>(where.segment)][static_cast<std::size_t>(where.chunk)];
   }
+
+  const Setup& setup_;
+  const Catalog& catalog_;
+
+ private:
+  BufferId fetch(int segment);
+  Bytes state_bytes(Where where) const { return chunk(where).elems * zero::kStateBytesPerElem; }
+  Bytes fresh_bytes(Where where) const { return chunk(where).elems * size_of(setup_.compute); }
   BufferId home_state(Where where) const {
     return catalog_
         .states[static_cast<std::size_t>(where.segment)][static_cast<std::size_t>(where.chunk)];
@@ -103,14 +112,7 @@ class ProgramWriter {
     return catalog_.param_parts[static_cast<std::size_t>(where.segment)]
                                [static_cast<std::size_t>(where.chunk)];
   }
-  /// Where new weights of a chunk are written by the host, and how they get home from there.
-  BufferId fresh_param(Where where);
-  void publish(Where where, BufferId fresh, const Buffers& record);
 
-  const Setup& setup_;
-  const Catalog& catalog_;
-
- private:
   std::shared_ptr<prefetch::Program> program_;
 };
 

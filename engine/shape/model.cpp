@@ -216,4 +216,14 @@ double forward_flops(const Model& model, const Block& block, std::int64_t batch,
   return flops;
 }
 
+std::int64_t auto_loss_chunk(const Decoder& d, std::int64_t tokens) {
+  constexpr std::int64_t kAlwaysFine = 1 << 24;  // elements: 64 MiB of fp32
+  const std::int64_t elems = std::max(kAlwaysFine, 4 * tokens * d.hidden);
+  const std::int64_t at_most = std::max<std::int64_t>(elems / tokens, 128);
+  const std::int64_t parts = (d.vocab + at_most - 1) / at_most;
+  if (parts <= 1) return d.vocab;
+  const std::int64_t equal = (d.vocab + parts - 1) / parts;
+  return (equal + 15) / 16 * 16;
+}
+
 }  // namespace sluice::shape

@@ -86,4 +86,9 @@ Model make_model(const Decoder& decoder);
 /// Attention counts the pairs that a causal mask leaves; norms and activations count nothing.
 double forward_flops(const Model& model, const Block& block, std::int64_t batch, std::int64_t seq);
 
+/// Vocabulary columns that the head takes at a time, for micro-batches of `tokens` tokens: the
+/// whole vocabulary when its logits are no larger than what a layer's backward needs anyway, else
+/// equal parts of about that size.
+std::int64_t auto_loss_chunk(const Decoder& decoder, std::int64_t tokens);
+
 }  // namespace sluice::shape

@@ -10,7 +10,7 @@
 #include "engine/memory/options.h"
 #include "engine/plan/rates.h"
 #include "engine/schedule/setup.h"
-#include "engine/train/compute_ops.h"
+#include "engine/train/compute.h"
 #include "nvme/options.h"
 
 namespace sluice::train {

@@ -3,85 +3,81 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/schedule/catalog.h"
 
 namespace sluice::train {
 
 using executor::OpContext;
-using schedule::OpId;
+using schedule::Operand;
+using schedule::Runner;
+
+namespace {
+
+/// All of the source, as it is.
+Ticket copy(gpu::Stream& stream, const OpBytes& op) {
+  const auto to = op[Operand::kTarget];
+  return stream.copy(to.data(), op[Operand::kSource].data(), to.size()).ticket();
+}
+
+}  // namespace
 
 Ticket Conductor::start(const OpContext& context) {
-  OpBytes op = resolve(context, memory_);
   // Deciding here is enough: whatever writes the record has completed before this op starts.
-  if (op.skipped()) return {};
-  switch (op.id) {
-    case OpId::kFetchBatch:
-    case OpId::kFetchWeights:
-    case OpId::kFetchActivation:
-    case OpId::kPublish:
-      return copy(h2d_, context, op);
-    case OpId::kOffloadGradient:
-    case OpId::kOffloadActivation:
-      return copy(d2h_, context, op);
-    case OpId::kReadWeights:
-    case OpId::kReadState:
-    case OpId::kReadActivation:
+  if (!lets_run(context, memory_)) return {};
+  OpBytes op = resolve(context, memory_);
+  switch (schedule::row_of(op.id).runner) {
+    case Runner::kModel:
+    case Runner::kHost:
+      return compute(context, std::move(op));
+    case Runner::kCopyToDevice:
+      return copy(h2d_, op);
+    case Runner::kCopyToHost:
+      return copy(d2h_, op);
+    case Runner::kReadDrive:
       return read(context, op);
-    case OpId::kWriteWeights:
-    case OpId::kWriteState:
-    case OpId::kWriteActivation:
+    case Runner::kWriteDrive:
       return write(context, op);
-    case OpId::kSave:
+    case Runner::kSave:
       save(op);
       return {};
-    default:
-      break;
   }
+  throw Error(Errc::kLogic, "an op that nobody runs");
+}
+
+/// On the stream of compute where that is the op's lane, else on the lane's own thread.
+Ticket Conductor::compute(const OpContext& context, OpBytes op) {
+  const auto run = [this](const OpBytes& ready) {
+    if (schedule::row_of(ready.id).runner == Runner::kModel) {
+      compute_.run(ready);
+    } else {
+      host_.run(ready);
+    }
+  };
   if (context.op.lane != schedule::lane_of(schedule::LaneKind::kCompute)) {
-    host_.run(op);
+    run(op);
     return {};
   }
   SLUICE_CHECK(context.stream_waits.empty(), kLogic, "there is one stream of compute");
-  return compute_
-      .run([this, op = std::move(op)] {
-        if (ComputeOps::owns(op.id)) {
-          compute_ops_.run(op);
-        } else {
-          host_.run(op);  // sums and norms of gradients that stay on the device
-        }
-      })
-      .ticket();
-}
-
-Ticket Conductor::copy(gpu::Stream& stream, const OpContext& context, const OpBytes& op) {
-  const Bytes bytes = context.program.info(context.op.writes.front()).bytes;
-  const std::byte* from = op.reads[0];
-  // A chunk of a gradient that stays on the device: its part of the segment's buffer.
-  if (op.id == OpId::kOffloadGradient && op.where.chunk >= 0) {
-    const auto s = static_cast<std::size_t>(op.where.segment);
-    const auto& chunk = setup_.chunks[s][static_cast<std::size_t>(op.where.chunk)];
-    from += chunk.first_elem * size_of(schedule::gradient_dtype(setup_, op.where.segment));
-  }
-  return stream.copy(op.writes[0], from, bytes).ticket();
+  return stream_.run([run, op = std::move(op)] { run(op); }).ticket();
 }
 
 Ticket Conductor::read(const OpContext& context, const OpBytes& op) {
-  const DriveBytes from = drive_bytes(context, context.op.reads.front(), memory_);
+  const DriveBytes from = drive_bytes(context, Operand::kSource, memory_);
   nvme_read_ += from.bytes;
-  return memory_.store().read(from.extent, from.offset, {op.writes[0], from.bytes});
+  return memory_.store().read(from.extent, from.offset, op[Operand::kTarget]);
 }
 
 Ticket Conductor::write(const OpContext& context, const OpBytes& op) {
-  const DriveBytes to = drive_bytes(context, context.op.writes.front(), memory_);
+  const DriveBytes to = drive_bytes(context, Operand::kTarget, memory_);
   nvme_written_ += to.bytes;
-  return memory_.store().write(to.extent, to.offset, {op.reads[0], to.bytes});
+  return memory_.store().write(to.extent, to.offset, op[Operand::kSource]);
 }
 
+/// The master weights of one chunk, which come first in its state.
 void Conductor::save(const OpBytes& op) {
   const auto& chunk = setup_.chunks[static_cast<std::size_t>(op.where.segment)]
                                    [static_cast<std::size_t>(op.where.chunk)];
   writer_.write(op.where.segment, chunk.first_elem,
-                {reinterpret_cast<const float*>(op.reads[0]), chunk.elems});
+                op.values<const float>(Operand::kState).first(chunk.elems));
 }
 
 }  // namespace sluice::train

@@ -9,7 +9,7 @@
 #include "engine/checkpoint/safetensors.h"
 #include "engine/executor/driver.h"
 #include "engine/memory/slot_memory.h"
-#include "engine/train/compute_ops.h"
+#include "engine/train/compute.h"
 #include "engine/train/host_ops.h"
 #include "gpu/stream.h"
 
@@ -17,15 +17,15 @@ namespace sluice::train {
 
 class Conductor : public executor::Handler {
  public:
-  /// All must outlive this. `compute` is the stream that measured the workspace: LibTorch keeps its
-  /// thread settings per thread.
+  /// All must outlive this. `stream` is the one that measured the ops: LibTorch keeps its thread
+  /// settings per thread.
   Conductor(const schedule::Setup& setup, const memory::SlotMemory& memory, HostOps& host,
-            ComputeOps& compute_ops, gpu::Stream& compute, checkpoint::Writer& writer)
+            Compute& compute, gpu::Stream& stream, checkpoint::Writer& writer)
       : setup_(setup),
         memory_(memory),
         host_(host),
-        compute_ops_(compute_ops),
         compute_(compute),
+        stream_(stream),
         writer_(writer),
         h2d_("h2d"),
         d2h_("d2h") {}
@@ -37,7 +37,7 @@ class Conductor : public executor::Handler {
   Bytes nvme_written() const { return nvme_written_.load(std::memory_order_relaxed); }
 
  private:
-  Ticket copy(gpu::Stream& stream, const executor::OpContext& context, const OpBytes& op);
+  Ticket compute(const executor::OpContext& context, OpBytes op);
   Ticket read(const executor::OpContext& context, const OpBytes& op);
   Ticket write(const executor::OpContext& context, const OpBytes& op);
   void save(const OpBytes& op);
@@ -45,8 +45,8 @@ class Conductor : public executor::Handler {
   const schedule::Setup& setup_;
   const memory::SlotMemory& memory_;
   HostOps& host_;
-  ComputeOps& compute_ops_;
-  gpu::Stream& compute_;
+  Compute& compute_;
+  gpu::Stream& stream_;         // of compute
   checkpoint::Writer& writer_;  // of the final program's ops
   gpu::Stream h2d_;             // towards the device
   gpu::Stream d2h_;             // back; apart, because the link carries both ways at once

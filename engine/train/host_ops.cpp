@@ -9,29 +9,58 @@
 
 #include "engine/base/error.h"
 #include "engine/data/learning_rate.h"
-#include "engine/schedule/catalog.h"
 #include "engine/shape/init.h"
 
 namespace sluice::train {
 
+using schedule::Operand;
 using schedule::OpId;
 
 namespace {
 
-template <class T>
-T& as(std::byte* bytes) {
-  return *reinterpret_cast<T*>(bytes);
-}
-
-template <class T>
-std::span<T> span_of(std::byte* bytes, std::uint64_t n) {
-  return {reinterpret_cast<T*>(bytes), n};
-}
-
 /// Master, m and v of a chunk lie one after the other.
-cpu_adam::State state_of(std::byte* bytes, std::uint64_t elems) {
-  auto* f = reinterpret_cast<float*>(bytes);
-  return {{f, elems}, {f + elems, elems}, {f + 2 * elems, elems}};
+cpu_adam::State state_of(const OpBytes& op) {
+  const auto all = op.values<float>(Operand::kState);
+  const std::size_t n = all.size() / 3;
+  return {all.first(n), all.subspan(n, n), all.last(n)};
+}
+
+cpu_adam::Gradient values_of(OpBytes::Bytes bytes, DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return OpBytes::as<const float>(bytes);
+    case DType::kBf16:
+      return OpBytes::as<const Bf16>(bytes);
+  }
+  throw Error(Errc::kLogic, "a gradient of no dtype");
+}
+
+/// Elements [first, first + elems).
+cpu_adam::Gradient part(const cpu_adam::Gradient& all, std::uint64_t first, std::uint64_t elems) {
+  return std::visit([&](auto span) -> cpu_adam::Gradient { return span.subspan(first, elems); },
+                    all);
+}
+
+/// New weights: elements [first, first + elems) of the chunk.
+cpu_adam::Published fresh(const OpBytes& op, DType dtype, std::uint64_t first,
+                          std::uint64_t elems) {
+  switch (dtype) {
+    case DType::kF32:
+      return op.values<float>(Operand::kFresh).subspan(first, elems);
+    case DType::kBf16:
+      return op.values<Bf16>(Operand::kFresh).subspan(first, elems);
+  }
+  throw Error(Errc::kLogic, "weights of no dtype");
+}
+
+cpu_adam::Mode mode_of(OptimizerType type) {
+  switch (type) {
+    case OptimizerType::kAdamW:
+      return cpu_adam::Mode::kAdamW;
+    case OptimizerType::kAdam:
+      return cpu_adam::Mode::kAdam;
+  }
+  throw Error(Errc::kLogic, "an optimizer of no type");
 }
 
 std::size_t index(std::int32_t i) {
@@ -45,10 +74,11 @@ void HostOps::run(const OpBytes& op) {
     case OpId::kLoadBatch:
       return load_batch(op);
     case OpId::kInitControl:
-      as<Control>(op.writes[0]) = {};
+      op.values<Control>(Operand::kControl).front() = {};
       return;
     case OpId::kInitState:
       return init_state(op);
+    case OpId::kStartSum:
     case OpId::kAccumulate:
       return accumulate(op);
     case OpId::kAddUses:
@@ -70,24 +100,13 @@ const zero::Chunk& HostOps::chunk(const prefetch::Where& where) const {
   return setup_.chunks[index(where.segment)][index(where.chunk)];
 }
 
-cpu_adam::Gradient HostOps::gradient(const std::byte* data, DType dtype,
-                                     std::uint64_t elems) const {
-  if (dtype == DType::kF32) {
-    return std::span{reinterpret_cast<const float*>(data), elems};
-  }
-  return std::span{reinterpret_cast<const Bf16*>(data), elems};
-}
-
-/// `first` and `elems` within the chunk that `data` begins with.
-cpu_adam::Published HostOps::published(std::byte* data, std::uint64_t first,
-                                       std::uint64_t elems) const {
-  if (setup_.compute == DType::kF32) return span_of<float>(data, first + elems).subspan(first);
-  return span_of<Bf16>(data, first + elems).subspan(first);
+cpu_adam::Gradient HostOps::gradient(const OpBytes& op) const {
+  return values_of(op[Operand::kGradient], routes_[index(op.where.segment)].dtype);
 }
 
 void HostOps::load_batch(const OpBytes& op) const {
-  const auto tokens = static_cast<std::uint64_t>(setup_.micro_batch_tokens());
-  const auto both = span_of<std::int64_t>(op.writes[0], 2 * tokens);
+  const auto both = op.values<std::int64_t>(Operand::kBatch);
+  const std::size_t tokens = both.size() / 2;
   batches_.load(Tag::unpack(op.tag), op.where.micro_batch, both.first(tokens), both.last(tokens));
 }
 
@@ -95,7 +114,7 @@ void HostOps::init_state(const OpBytes& op) const {
   const shape::Segment& segment = setup_.model.segments[index(op.where.segment)];
   const zero::Layout& layout = setup_.layouts[index(op.where.segment)];
   const zero::Chunk& c = chunk(op.where);
-  const cpu_adam::State state = state_of(op.writes[0], c.elems);
+  const cpu_adam::State state = state_of(op);
   for (const zero::Run& run : zero::runs(segment, layout, c)) {
     const auto values = state.master.subspan(run.first_elem - c.first_elem, run.elems);
     if (run.tensor < 0) {
@@ -108,15 +127,13 @@ void HostOps::init_state(const OpBytes& op) const {
   }
   std::fill(state.m.begin(), state.m.end(), 0.0F);
   std::fill(state.v.begin(), state.v.end(), 0.0F);
-  optimizer_.publish(published(op.writes[1], 0, c.elems), state.master);
+  optimizer_.publish(fresh(op, setup_.compute, 0, c.elems), state.master);
 }
 
 void HostOps::accumulate(const OpBytes& op) const {
-  const std::uint64_t elems = setup_.segment_elems(op.where.segment);
-  const auto sum = span_of<float>(op.writes[0], elems);
-  const auto contribution = gradient(op.reads[0], setup_.compute, elems);
-  const bool first = op.reads.size() == 1;
-  if (first) {
+  const auto sum = op.values<float>(Operand::kSum);
+  const auto contribution = values_of(op[Operand::kContribution], setup_.compute);
+  if (op.id == OpId::kStartSum) {
     optimizer_.assign(sum, contribution);
   } else {
     optimizer_.accumulate(sum, contribution);
@@ -124,29 +141,25 @@ void HostOps::accumulate(const OpBytes& op) const {
 }
 
 void HostOps::add_uses(const OpBytes& op) const {
-  const std::uint64_t elems = setup_.segment_elems(op.where.segment);
-  optimizer_.add(span_of<float>(op.writes[0], elems), gradient(op.reads[0], DType::kF32, elems),
-                 gradient(op.reads[1], DType::kF32, elems));
+  const auto sum = op.values<float>(Operand::kSum);
+  optimizer_.add(sum, std::span<const float>(sum), op.values<const float>(Operand::kOtherUse));
 }
 
 void HostOps::norm(const OpBytes& op) const {
-  const std::uint64_t elems = setup_.segment_elems(op.where.segment);
-  optimizer_.grain_norms(
-      gradient(op.reads[0], schedule::gradient_dtype(setup_, op.where.segment), elems),
-      span_of<double>(op.writes[0], elems / kGrainElems));
+  optimizer_.grain_norms(gradient(op), op.values<double>(Operand::kNorms));
 }
 
 void HostOps::decide(const OpBytes& op) {
-  Control& control = as<Control>(op.reads[0]);
-  Record& record = as<Record>(op.writes[1]);
-  const auto micro_batches = static_cast<std::size_t>(setup_.micro_batches);
+  Control& control = op.values<Control>(Operand::kControl).front();
+  Record& record = op.values<Record>(Operand::kRecord).front();
   double loss = 0;
-  for (std::size_t mb = 0; mb < micro_batches; ++mb) loss += as<double>(op.reads[1 + mb]);
+  for (const auto of_micro_batch : op.all(Operand::kLoss)) {
+    loss += OpBytes::as<double>(of_micro_batch).front();
+  }
   loss /= static_cast<double>(setup_.tokens_per_step());
   std::vector<std::span<const double>> norms;
-  for (std::size_t s = 0; s < setup_.layouts.size(); ++s) {
-    norms.push_back(
-        span_of<double>(op.reads[1 + micro_batches + s], setup_.layouts[s].elems / kGrainElems));
+  for (const auto of_segment : op.all(Operand::kNorms)) {
+    norms.push_back(OpBytes::as<const double>(of_segment));
   }
   const double gnorm = cpu_adam::global_norm(norms);
   const Tag tag = Tag::unpack(op.tag);
@@ -154,7 +167,7 @@ void HostOps::decide(const OpBytes& op) {
   record = {};
   record.step = tag.step;
   record.t = control.applied + 1;
-  record.skip = !std::isfinite(loss) || !std::isfinite(gnorm);
+  record.applied = std::isfinite(loss) && std::isfinite(gnorm);
   const double lr = data::lr_at(rules_.scheduler, rules_.optimizer.lr, tag.step, rules_.steps);
   double clip = 1.0;
   if (rules_.train.gradient_clipping) {
@@ -168,7 +181,7 @@ void HostOps::decide(const OpBytes& op) {
   record.bias_correction2 =
       cpu_adam::bias_correction(static_cast<float>(rules_.optimizer.betas[1]), t);
 
-  if (record.skip) {
+  if (!record.applied) {
     ++control.skipped_in_row;
     const bool stop = rules_.train.on_nonfinite == OnNonFinite::kStop;
     SLUICE_CHECK(!stop && control.skipped_in_row < rules_.train.max_skips, kNonFinite,
@@ -183,17 +196,14 @@ void HostOps::decide(const OpBytes& op) {
     control.skipped_in_row = 0;
   }
   const std::lock_guard lock(mutex_);
-  steps_[tag.step] = {loss, gnorm, lr, clip, record.skip};
+  steps_[tag.step] = {loss, gnorm, lr, clip, !record.applied};
 }
 
 void HostOps::adam(const OpBytes& op) const {
-  const Record& record = *op.record;
+  const Record& record = op.values<const Record>(Operand::kRecord).front();
   const zero::Chunk& c = chunk(op.where);
-  const cpu_adam::State state = state_of(op.writes[0], c.elems);
-  const DType dtype = schedule::gradient_dtype(setup_, op.where.segment);
-  cpu_adam::Hyper hyper{.mode = rules_.optimizer.type == OptimizerType::kAdamW
-                                    ? cpu_adam::Mode::kAdamW
-                                    : cpu_adam::Mode::kAdam,
+  const cpu_adam::State state = state_of(op);
+  cpu_adam::Hyper hyper{.mode = mode_of(rules_.optimizer.type),
                         .lr = record.lr,
                         .beta1 = static_cast<float>(rules_.optimizer.betas[0]),
                         .beta2 = static_cast<float>(rules_.optimizer.betas[1]),
@@ -201,10 +211,6 @@ void HostOps::adam(const OpBytes& op) const {
                         .bias_correction1 = record.bias_correction1,
                         .bias_correction2 = record.bias_correction2,
                         .clip = record.clip};
-  // A gradient on the host is the whole segment's; one copied from the device is this chunk's.
-  const bool whole = setup_.homes.offload_gradient == schedule::GradientHome::kCpu ||
-                     setup_.sharing == schedule::Sharing::kUnified;
-  const std::byte* grad = op.reads[1] + (whole ? c.first_elem * size_of(dtype) : 0);
   for (const zero::Run& run : zero::runs(setup_.model.segments[index(op.where.segment)],
                                          setup_.layouts[index(op.where.segment)], c)) {
     const std::uint64_t at = run.first_elem - c.first_elem;
@@ -212,15 +218,15 @@ void HostOps::adam(const OpBytes& op) const {
     optimizer_.update(hyper,
                       {state.master.subspan(at, run.elems), state.m.subspan(at, run.elems),
                        state.v.subspan(at, run.elems)},
-                      gradient(grad + at * size_of(dtype), dtype, run.elems),
-                      published(op.writes[1], at, run.elems));
+                      part(gradient(op), at, run.elems), fresh(op, setup_.compute, at, run.elems));
   }
 }
 
 void HostOps::report_loss(const OpBytes& op) {
+  const auto losses = op.all(Operand::kLoss);
   double loss = 0;
-  for (std::byte* bytes : op.reads) loss += as<double>(bytes);
-  loss /= static_cast<double>(op.reads.size()) * static_cast<double>(setup_.micro_batch_tokens());
+  for (const auto of_micro_batch : losses) loss += OpBytes::as<double>(of_micro_batch).front();
+  loss /= static_cast<double>(losses.size()) * static_cast<double>(setup_.micro_batch_tokens());
   const std::lock_guard lock(mutex_);
   evaluations_[Tag::unpack(op.tag).step] = loss;
 }

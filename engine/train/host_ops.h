@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "cpu_adam/optimizer.h"
+#include "engine/schedule/gradient_route.h"
 #include "engine/schedule/setup.h"
 #include "engine/train/batches.h"
 #include "engine/train/op_bytes.h"
@@ -35,10 +37,10 @@ struct Rules {
 /// Thread  run(): any lane, several at once on different ops; the rest: any
 class HostOps {
  public:
-  /// All must outlive this.
-  HostOps(const schedule::Setup& setup, const Rules& rules, const Batches& batches,
-          const cpu_adam::Optimizer& optimizer)
-      : setup_(setup), rules_(rules), batches_(batches), optimizer_(optimizer) {}
+  /// All must outlive this. `routes` by segment.
+  HostOps(const schedule::Setup& setup, const std::vector<schedule::GradientRoute>& routes,
+          const Rules& rules, const Batches& batches, const cpu_adam::Optimizer& optimizer)
+      : setup_(setup), routes_(routes), rules_(rules), batches_(batches), optimizer_(optimizer) {}
 
   void run(const OpBytes& op);
 
@@ -56,11 +58,12 @@ class HostOps {
   void adam(const OpBytes& op) const;
   void report_loss(const OpBytes& op);
 
-  cpu_adam::Gradient gradient(const std::byte* data, DType dtype, std::uint64_t elems) const;
-  cpu_adam::Published published(std::byte* data, std::uint64_t first, std::uint64_t elems) const;
+  /// The operand, in the dtype of its segment's gradient.
+  cpu_adam::Gradient gradient(const OpBytes& op) const;
   const zero::Chunk& chunk(const prefetch::Where& where) const;
 
   const schedule::Setup& setup_;
+  const std::vector<schedule::GradientRoute>& routes_;
   const Rules& rules_;
   const Batches& batches_;
   const cpu_adam::Optimizer& optimizer_;

@@ -18,6 +18,7 @@
 #include "engine/plan/rates.h"
 #include "engine/schedule/setup.h"
 #include "engine/shape/decoder.h"
+#include "engine/train/compute.h"
 #include "engine/train/options.h"
 #include "nvme/io_queue.h"
 #include "nvme/options.h"
@@ -63,6 +64,7 @@ struct Job {
   const std::atomic<int>* stop = nullptr;
   /// What the machine does per second, for the plan; nullopt = measured at the start.
   std::optional<plan::Rates> rates;
+  MakeCompute make_compute;  ///< the model's functions: engine/compute has them on LibTorch
   Hooks hooks;
 };
 

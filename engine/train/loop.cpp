@@ -9,10 +9,8 @@
 #include "engine/base/log.h"
 #include "engine/memory/resident.h"
 #include "engine/train/account.h"
-#include "engine/train/conductor.h"
-#include "engine/train/first_touch.h"
+#include "engine/train/assembly.h"
 #include "engine/train/profile.h"
-#include "engine/train/session.h"
 
 namespace sluice::train {
 
@@ -20,102 +18,10 @@ using prefetch::Tier;
 
 namespace {
 
-constexpr std::size_t kMostInFlight = 2;  // programs
-constexpr std::size_t kStepsTraced = 4;
+constexpr std::size_t kMostInFlight = 2;   // programs
 constexpr std::int64_t kUnusualSteps = 2;  // the first ones, left out of the lanes' table
 
 }  // namespace
-
-/// The bytes of the tiers and everything that works on them, in the order in which they are needed.
-struct Session::Assembly {
-  explicit Assembly(Session& s)
-      : rules{s.job_.optimizer, s.job_.scheduler, s.job_.train, s.steps_, s.job_.seed},
-        sampler(s.train_.samples(), s.job_.seed,
-                s.job_.data.shuffle ? data::Order::kShuffled : data::Order::kSequential),
-        batches(s.train_, s.valid_data(), sampler, s.setup_.micro_batch_size,
-                s.setup_.micro_batches),
-        optimizer(s.job_.cpu_adam),
-        store(open_store(s)),
-        ledger(s.plan_.limits),
-        memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
-        workspace(workspace_span(s), s.setup_.workspace - round_up(s.workspace_.main, kAlignment)),
-        host(s.setup_, rules, batches, optimizer),
-        compute(s.setup_, s.numerics_, workspace),
-        writer(s.setup_.model, s.job_.final_dtype,
-               (std::filesystem::path(s.job_.folder) / "final").string()),
-        conductor(s.setup_, memory, host, compute, s.compute_, writer),
-        trace(ops_kept(s.plan_.programs)) {
-    first_touch(memory, s.plan_.catalog.tags, s.compute_, optimizer);
-    handler = &conductor;
-    if (s.job_.hooks.wrap_handler) {
-      wrapped = s.job_.hooks.wrap_handler(conductor, memory);
-      handler = wrapped.get();
-    }
-    executor::Resources resources{s.plan_.catalog.residents, s.plan_.catalog.pools, s.plan_.lanes};
-    resources.trace = s.job_.hooks.trace != nullptr ? s.job_.hooks.trace : &trace;
-    driver = s.job_.execution == Execution::kSerial ? executor::serial(resources, *handler)
-                                                    : executor::overlapped(resources, *handler);
-  }
-
-  static std::optional<nvme::Store> open_store(const Session& s) {
-    const Bytes bytes = s.plan_.planned[index(Tier::kNvme)];
-    if (bytes == 0) return std::nullopt;
-    std::unique_ptr<nvme::IoQueue> queue;
-    if (s.job_.hooks.wrap_queue) {
-      queue = s.job_.hooks.wrap_queue(nvme::make_queue(s.job_.aio));
-    }
-    const auto& tier = s.job_.tiers.nvme;
-    return std::make_optional<nvme::Store>(
-        tier.paths, bytes, s.job_.aio,
-        tier.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo, std::move(queue));
-  }
-
-  static std::size_t ops_kept(const plan::Programs& programs) {
-    std::size_t ops = programs.step->ops().size();
-    if (programs.evaluation) ops += programs.evaluation->ops().size();
-    return kStepsTraced * ops;
-  }
-
-  std::span<std::byte> workspace_span(const Session& s) const {
-    const auto& buffer = s.plan_.catalog.residents->info(s.plan_.catalog.workspace);
-    return {memory.address(buffer.pool, 0), s.setup_.workspace};
-  }
-
-  /// The workspace is one slot; LibTorch's allocator knows how much of it was in use.
-  void note_workspace() {
-    const tensor::Usage peak = workspace.peak();
-    ledger.set_peak(Tier::kGpu, prefetch::MemoryTag::kWorkspace, peak.main + peak.side);
-  }
-
-  /// When everything has run.
-  std::string memory_report() {
-    note_workspace();
-    std::string text = ledger.peak_table();
-    const Bytes committed = ledger.used(Tier::kGpu) + ledger.used(Tier::kCpu);
-    if (const auto resident = memory::peak_resident()) {
-      text += fmt::format("\nprocess: {} resident at most; gpu and cpu tiers together hold {}",
-                          format_bytes(*resident), format_bytes(committed));
-    }
-    return text;
-  }
-
-  Rules rules;
-  data::Sampler sampler;
-  Batches batches;
-  cpu_adam::Optimizer optimizer;
-  std::optional<nvme::Store> store;
-  memory::Ledger ledger;
-  memory::SlotMemory memory;
-  tensor::Workspace workspace;
-  HostOps host;
-  ComputeOps compute;
-  checkpoint::Writer writer;  // claims its space before step 1
-  Conductor conductor;
-  Trace trace;
-  std::unique_ptr<executor::Handler> wrapped;
-  executor::Handler* handler = nullptr;
-  std::unique_ptr<executor::Driver> driver;  // last: it joins its threads first
-};
 
 /// The stream of programs, and what is told about each when it has run.
 class Session::Loop {
@@ -134,23 +40,31 @@ class Session::Loop {
   Outcome run() {
     append(s_.plan_.programs.init, {});
     settle(0);  // the clock of the first step starts when the weights stand
-    for (std::int64_t step = 0; step < s_.steps_; ++step) {
-      if (stopping()) {
-        settle(0);
-        print_lanes();
-        if (profile_) profile_->write();
-        return Outcome::kStopped;
-      }
-      append(s_.plan_.programs.step, {Tag::Kind::kStep, step});
-      if (evaluates(step)) append(s_.plan_.programs.evaluation, {Tag::Kind::kEvaluation, step});
-    }
+    const bool all = append_steps();
     settle(0);
+    if (pending_) report();  // its evaluation was not begun
     print_lanes();
+    if (!all) {
+      if (profile_) profile_->write();
+      return Outcome::kStopped;
+    }
     save();
     return Outcome::kDone;
   }
 
  private:
+  /// False: stopped before the last.
+  bool append_steps() {
+    for (std::int64_t step = 0; step < s_.steps_; ++step) {
+      if (!append(s_.plan_.programs.step, {Tag::Kind::kStep, step})) return false;
+      if (evaluates(step) &&
+          !append(s_.plan_.programs.evaluation, {Tag::Kind::kEvaluation, step})) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   bool stopping() const { return s_.job_.stop != nullptr && *s_.job_.stop > 0; }
 
   bool evaluates(std::int64_t step) const {
@@ -166,9 +80,12 @@ class Session::Loop {
                           data::lane_table(account_.overall(usual_from_, last_.lanes))));
   }
 
-  void append(std::shared_ptr<const prefetch::Program> program, Tag tag) {
+  /// Waits until there is room for one more program, and only then looks whether to begin it.
+  bool append(std::shared_ptr<const prefetch::Program> program, Tag tag) {
     settle(kMostInFlight - 1);
+    if (stopping()) return false;
     a_.driver->append(std::move(program), tag.pack());
+    return true;
   }
 
   /// Tells of each program as soon as it has run, not only when all have.
@@ -236,10 +153,12 @@ class Session::Loop {
       return;
     }
     const auto& program = evaluation ? s_.plan_.programs.evaluation : s_.plan_.programs.step;
-    profile_->collect(step, finished.instance, *program, a_.trace);
+    profile_->collect(step, finished.instance, *program, ring());
     const bool last = step == std::min(s_.job_.profile.steps->last, s_.steps_);
     if (last && evaluation == evaluates(tag.step)) profile_->write();
   }
+
+  const Trace& ring() const { return s_.job_.hooks.trace ? *s_.job_.hooks.trace : *a_.trace; }
 
   void report() {
     if (pending_->step == s_.steps_ || stopping()) {
@@ -281,7 +200,7 @@ Outcome Session::run() {
   if (assembly.store) log::info(assembly.store->describe());
   const Outcome outcome = Loop(*this, assembly).run();
   log::info(assembly.memory_report());
-  const Bytes spilled = assembly.workspace.peak().spilled;
+  const Bytes spilled = compute_->peak().spilled;
   if (spilled > 0) {
     log::warning(fmt::format("LibTorch's workers took {} beyond the workspace, counted in no tier",
                              format_bytes(spilled)));

@@ -1,9 +1,9 @@
-/// One op, resolved: its buffers as addresses. What the handlers work on.
+/// One op, resolved: its operands as bytes. What the handlers work on.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "engine/executor/driver.h"
@@ -13,20 +13,43 @@
 
 namespace sluice::train {
 
-/// Buffers in the order in which the program lists them (engine/schedule/ops.h); null on nvme.
-struct OpBytes {
+class OpBytes {
+ public:
+  using Bytes = std::span<std::byte>;
+
   schedule::OpId id{};
   prefetch::Where where;
-  std::uint64_t tag = 0;
-  const Record* record = nullptr;  ///< of a predicated op
-  std::vector<std::byte*> reads, writes;
+  std::uint64_t tag = 0;  ///< as Tag packs it
 
-  /// The step's record says that this op does nothing.
-  bool skipped() const { return record != nullptr && record->skip; }
+  /// Operands of one name are bound together.
+  void bind(schedule::Operand name, Bytes bytes);
+  bool has(schedule::Operand name) const { return !all(name).empty(); }
+  /// In the order in which the program lists them.
+  std::span<const Bytes> all(schedule::Operand name) const;
+  /// The only one of its name; throws kLogic when there is none, or several. Bytes on nvme have a
+  /// size and no address.
+  Bytes operator[](schedule::Operand name) const;
+  template <class T>
+  std::span<T> values(schedule::Operand name) const {
+    return as<T>((*this)[name]);
+  }
+  template <class T>
+  static std::span<T> as(Bytes bytes) {
+    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+
+ private:
+  std::vector<schedule::Operand> names_;
+  std::vector<Bytes> bytes_;
 };
 
+/// Of a buffer that the op names and that is not on nvme.
 std::byte* address(const executor::OpContext& context, prefetch::BufferId id,
                    const memory::SlotMemory& memory);
+OpBytes resolve(const executor::OpContext& context, const memory::SlotMemory& memory);
+
+/// The op's predicate, looked up in the record that an earlier op wrote. True without one.
+bool lets_run(const executor::OpContext& context, const memory::SlotMemory& memory);
 
 /// A buffer in the nvme tier, or a part of one.
 struct DriveBytes {
@@ -34,9 +57,8 @@ struct DriveBytes {
   Bytes offset;
   Bytes bytes;
 };
-DriveBytes drive_bytes(const executor::OpContext& context, prefetch::BufferId id,
+DriveBytes drive_bytes(const executor::OpContext& context, schedule::Operand name,
                        const memory::SlotMemory& memory);
-OpBytes resolve(const executor::OpContext& context, const memory::SlotMemory& memory);
 
 /// What a program of the stream is about, packed into the driver's tag.
 struct Tag {

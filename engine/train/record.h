@@ -19,8 +19,8 @@ struct Record {
   float lr = 0;
   float bias_correction1 = 1;
   float bias_correction2 = 1;
-  float clip = 1;  ///< factor on the gradient
-  bool skip = false;
+  float clip = 1;       ///< factor on the gradient
+  bool applied = true;  ///< else the step is skipped: its update does nothing
 };
 
 static_assert(std::is_trivially_copyable_v<Control> && sizeof(Control) <= 256);

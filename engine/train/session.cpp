@@ -10,10 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/memory/limits.h"
-#include "engine/model/blocks.h"
 #include "engine/plan/rates.h"
-#include "engine/tensor/allocator.h"
-#include "engine/tensor/process.h"
 #include "engine/train/calibrate.h"
 #include "gpu/device.h"
 #include "nvme/filesystem.h"
@@ -75,7 +72,7 @@ Numerics choose_numerics(const Job& job, const schedule::Setup& setup) {
   numerics.threads = static_cast<int>(
       job.compute_threads.value_or(std::max(1U, std::thread::hardware_concurrency())));
   numerics.loss_chunk = job.loss_chunk.value_or(
-      model::auto_loss_chunk(setup.model.decoder, setup.micro_batch_tokens()));
+      shape::auto_loss_chunk(setup.model.decoder, setup.micro_batch_tokens()));
   return numerics;
 }
 
@@ -86,9 +83,11 @@ nvme::AllowRam allow_ram(const Job& job) {
 /// Room for what a run writes beside its weights: log, metrics, config.json.
 constexpr Bytes kSmallFiles = 1_MiB;
 
-/// OpenMP workers allocate in no fixed order, so their arena has room for twice what was seen.
-Bytes side_arena(const tensor::Usage& usage) {
-  return round_up(2 * usage.side + 64_KiB, kAlignment);
+/// What a run sets aside of what was measured. Workers allocate in no fixed order, so their part
+/// has room for twice what was seen.
+WorkspaceUse set_aside(const WorkspaceUse& measured) {
+  return {.main = round_up(measured.main, kAlignment),
+          .side = round_up(2 * measured.side + 64_KiB, kAlignment)};
 }
 
 }  // namespace
@@ -99,7 +98,7 @@ Session::Session(const Job& job)
       valid_(open_valid(job_, train_)),
       steps_(count_steps(job_.train, train_)),
       setup_(write_setup(job_)),
-      compute_("compute") {
+      stream_("compute") {
   SLUICE_CHECK(setup_.seq_len <= setup_.model.decoder.max_positions ||
                    setup_.model.decoder.positions == shape::Positions::kRotary,
                kConfig,
@@ -114,9 +113,11 @@ Session::Session(const Job& job)
   plan::Limits limits = memory::resolve_limits(job_.tiers, machine);
   limits.host = memory::host_limit(job_.tiers, machine);
   plan::require_any_placement(setup_, limits, evaluation_batches());
-  const Measured measured = measure();
-  workspace_ = measured.workspace;
-  setup_.workspace = round_up(workspace_.main, kAlignment) + side_arena(workspace_);
+  compute_ = job_.make_compute(setup_, numerics_);
+  Measured measured;
+  stream_.run([&] { measured = compute_->measure(); }).ticket().wait();
+  workspace_ = set_aside(measured.workspace);
+  setup_.workspace = workspace_.main + workspace_.side;
   const auto minimum = plan::require_minimum(setup_, limits, evaluation_batches());
   check_disks(minimum[index(prefetch::Tier::kNvme)]);
   limits = memory::share_host_memory(limits, minimum, job_.tiers, machine);
@@ -130,20 +131,6 @@ Session::Session(const Job& job)
 }
 
 Session::~Session() = default;
-
-Measured Session::measure() {
-  tensor::install_allocator();
-  Measured measured;
-  compute_
-      .run([&] {
-        tensor::set_deterministic();
-        tensor::set_compute_threads(numerics_.threads);
-        measured = measure_ops(setup_, numerics_);
-      })
-      .ticket()
-      .wait();
-  return measured;
-}
 
 /// What would be refused when the files are made, found before there is anything to remove.
 void Session::check_disks(Bytes stored) const {
@@ -195,7 +182,7 @@ std::string Session::report() const {
       setup_.model.parameters(), setup_.model.segments.size(), setup_.chunk_count(),
       format_bytes(largest), setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len,
       setup_.tokens_per_step(), steps_, format_bytes(workspace_.main),
-      format_bytes(side_arena(workspace_)), plan::report(plan_));
+      format_bytes(workspace_.side), plan::report(plan_));
 }
 
 }  // namespace sluice::train

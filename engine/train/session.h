@@ -14,7 +14,7 @@
 
 #include "engine/data/dataset.h"
 #include "engine/plan/plan.h"
-#include "engine/train/compute_ops.h"
+#include "engine/train/compute.h"
 #include "engine/train/job.h"
 #include "gpu/stream.h"
 
@@ -47,7 +47,6 @@ class Session {
  private:
   struct Assembly;
   class Loop;
-  Measured measure();
   std::int64_t evaluation_batches() const;
   void check_disks(Bytes stored) const;  // the same, and what else the run writes
 
@@ -57,8 +56,9 @@ class Session {
   std::int64_t steps_ = 0;
   Numerics numerics_;
   schedule::Setup setup_;
-  gpu::Stream compute_;
-  tensor::Usage workspace_;
+  gpu::Stream stream_;  // of compute
+  std::unique_ptr<Compute> compute_;
+  WorkspaceUse workspace_;  // what a run sets aside
   plan::Plan plan_;
 };
 

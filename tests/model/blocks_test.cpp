@@ -128,18 +128,5 @@ INSTANTIATE_TEST_SUITE_P(Decoders, Blocks,
                                             ::testing::Values(at::kFloat, at::kBFloat16)),
                          name_of);
 
-TEST(LossChunk, IsTheWholeVocabularyWhenThatIsSmallAndEqualPartsOtherwise) {
-  shape::Decoder d = decoder_named("llama");
-  EXPECT_EQ(auto_loss_chunk(d, 4096), d.vocab);
-  d.vocab = 151936;
-  d.hidden = 1024;
-  const std::int64_t chunk = auto_loss_chunk(d, 8192);
-  EXPECT_LE(chunk * 8192, 4 * 8192 * d.hidden + 16 * 8192);
-  EXPECT_EQ(chunk % 16, 0);
-  const std::int64_t parts = (d.vocab + chunk - 1) / chunk;
-  EXPECT_GT(d.vocab - (parts - 1) * chunk, chunk / 2) << "the last part is not a sliver";
-  EXPECT_GE(auto_loss_chunk(d, 1 << 30), 128);
-}
-
 }  // namespace
 }  // namespace sluice::model

@@ -92,8 +92,8 @@ TEST(Setup, WithMoreChunksThanCanBePlannedIsRefusedWithTheFix) {
 }
 
 TEST(Setup, CountsATiedEmbeddingTwice) {
-  EXPECT_EQ(schedule::uses_of(tiny_model(TinyModel::kTiedGpt), 0), 2);
-  EXPECT_EQ(schedule::uses_of(tiny_model(TinyModel::kLlama), 0), 1);
+  EXPECT_EQ(gradient_route(setup_of({.model = TinyModel::kTiedGpt}), 0).uses, 2);
+  EXPECT_EQ(gradient_route(setup_of({.model = TinyModel::kLlama}), 0).uses, 1);
 }
 
 TEST(Setup, StreamsWeightsFromHostMemoryToASeparateDeviceAndFromNvmeAlways) {

@@ -13,7 +13,9 @@ namespace {
 using prefetch::BufferId;
 using prefetch::Op;
 using prefetch::Tier;
+using schedule::buffer_of;
 using schedule::LaneKind;
+using schedule::Operand;
 using schedule::OpId;
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
@@ -21,37 +23,58 @@ using ::testing::ElementsAreArray;
 using Gradient = EveryPlacement;
 INSTANTIATE_TEST_SUITE_P(All, Gradient, ::testing::ValuesIn(all_placements()), placement_name);
 
+/// How many blocks of the tiny models name a segment.
+int uses_of(const Written& run, int segment) {
+  return run.setup.model.decoder.tied_embeddings && segment == 0 ? 2 : 1;
+}
+
+/// The compute dtype of a single contribution, fp32 of a sum.
+DType dtype_of(const Written& run, int segment) {
+  const bool single = run.setup.micro_batches * uses_of(run, segment) == 1;
+  return single ? run.setup.compute : DType::kF32;
+}
+
 /// The compute op that wrote a contribution, also when it was copied to the host on its way.
 const Op& source(const Script& step, BufferId contribution) {
   const Op& op = step.definer(contribution);
   if (schedule::id_of(op) != OpId::kOffloadGradient) return op;
-  return step.definer(op.reads.front());
+  return step.definer(buffer_of(op, Operand::kSource));
+}
+
+/// Sums of a segment, in program order.
+std::vector<Op> sums_of(const Script& step, int segment) {
+  std::vector<Op> found;
+  for (const Op& op : step.ops()) {
+    const OpId id = schedule::id_of(op);
+    const bool sums = id == OpId::kStartSum || id == OpId::kAccumulate;
+    if (sums && op.where.segment == segment) found.push_back(op);
+  }
+  return found;
 }
 
 /// The gradient that the optimizer reads of a segment.
 BufferId final_gradient(const Script& step, int segment) {
-  return step.of(OpId::kNorm, segment).at(0).reads.at(0);
+  return buffer_of(step.of(OpId::kNorm, segment).at(0), Operand::kGradient);
 }
 
 TEST_P(Gradient, IsSummedOverMicroBatchesAndUsesOneByOneInOrder) {
   const Written run(GetParam());
   const Script step(run.step);
   for (int s = 0; s < run.segments(); ++s) {
-    const int uses = schedule::uses_of(run.setup.model, s);
+    const int uses = uses_of(run, s);
     const auto contributions = GetParam().micro_batches * uses;
-    const auto adds = step.of(OpId::kAccumulate, s);
+    const auto adds = sums_of(step, s);
     ASSERT_EQ(adds.size(), contributions > 1 ? static_cast<std::size_t>(contributions) : 0U) << s;
     std::map<BufferId, int> next;  // micro-batch, by sum
     for (const Op& add : adds) {
-      const BufferId sum = add.writes.at(0);
+      const BufferId sum = buffer_of(add, Operand::kSum);
       const int mb = next[sum]++;
       EXPECT_EQ(add.where.micro_batch, mb);
-      EXPECT_EQ(source(step, add.reads.at(0)).where.micro_batch, mb);
+      EXPECT_EQ(source(step, buffer_of(add, Operand::kContribution)).where.micro_batch, mb);
       // The first is assigned, so that no zeros are added.
-      EXPECT_EQ(add.reads.size(), mb == 0 ? 1U : 2U);
-      if (mb > 0) {
-        EXPECT_EQ(add.reads[1], sum);
-      }
+      EXPECT_EQ(schedule::id_of(add), mb == 0 ? OpId::kStartSum : OpId::kAccumulate);
+      EXPECT_EQ(std::ranges::count(add.reads, sum), mb == 0 ? 0 : 1);
+      EXPECT_THAT(add.writes, ElementsAre(sum));
       EXPECT_EQ(run.step->info(sum).bytes, run.setup.segment_elems(s) * sizeof(float));
     }
     EXPECT_EQ(next.size(), adds.empty() ? 0U : static_cast<std::size_t>(uses));
@@ -65,14 +88,15 @@ TEST_P(Gradient, OfATiedWeightAddsTheHeadsUseToTheEmbeddings) {
   ASSERT_EQ(adds.size(), GetParam().model == TinyModel::kTiedGpt ? 1U : 0U);
   for (const Op& add : adds) {
     EXPECT_EQ(add.where.segment, 0);
-    ASSERT_EQ(add.reads.size(), 2U);
     const auto use = [&](BufferId sum) {
-      return schedule::id_of(source(step, step.definer(sum).reads.at(0)));
+      return schedule::id_of(source(step, buffer_of(step.definer(sum), Operand::kContribution)));
     };
-    EXPECT_EQ(use(add.reads[0]), OpId::kEmbedBackward);
-    EXPECT_EQ(use(add.reads[1]), OpId::kHeadTrain);
-    EXPECT_THAT(add.writes, ElementsAre(add.reads[0]));
-    EXPECT_EQ(final_gradient(step, 0), add.writes[0]);
+    const BufferId sum = buffer_of(add, Operand::kSum);
+    EXPECT_EQ(use(sum), OpId::kEmbedBackward);
+    EXPECT_EQ(use(buffer_of(add, Operand::kOtherUse)), OpId::kHeadTrain);
+    EXPECT_EQ(std::ranges::count(add.reads, sum), 1);
+    EXPECT_THAT(add.writes, ElementsAre(sum));
+    EXPECT_EQ(final_gradient(step, 0), sum);
   }
 }
 
@@ -89,7 +113,7 @@ TEST_P(Gradient, HasOneNormPerSegmentWhichDecideListsInSegmentOrder) {
     const Op& head = step.definer(decide.reads[1 + mb]);
     EXPECT_EQ(schedule::id_of(head), OpId::kHeadTrain);
     EXPECT_EQ(head.where.micro_batch, static_cast<int>(mb));
-    EXPECT_EQ(head.writes.at(1), decide.reads[1 + mb]);
+    EXPECT_EQ(buffer_of(head, Operand::kLoss), decide.reads[1 + mb]);
   }
   EXPECT_EQ(step.count(OpId::kNorm), segments);
   for (std::size_t s = 0; s < segments; ++s) {
@@ -107,10 +131,9 @@ TEST_P(Gradient, IsFinishedBeforeItsNormIsTaken) {
   const auto& ops = run.step->ops();
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (schedule::id_of(ops[i]) != OpId::kNorm) continue;
-    const BufferId gradient = ops[i].reads.at(0);
-    EXPECT_EQ(run.step->info(gradient).bytes,
-              run.setup.segment_elems(ops[i].where.segment) *
-                  size_of(schedule::gradient_dtype(run.setup, ops[i].where.segment)));
+    const BufferId gradient = buffer_of(ops[i], Operand::kGradient);
+    EXPECT_EQ(run.step->info(gradient).bytes, run.setup.segment_elems(ops[i].where.segment) *
+                                                  size_of(dtype_of(run, ops[i].where.segment)));
     for (std::size_t j = i + 1; j < ops.size(); ++j) {
       EXPECT_EQ(std::ranges::count(ops[j].writes, gradient), 0) << describe(ops[j]);
     }
@@ -126,28 +149,30 @@ TEST_P(Gradient, LivesAndIsSummedInItsHome) {
     const auto& info = run.step->info(final_gradient(step, s));
     EXPECT_EQ(run.catalog.pools[info.pool].tier, home);
   }
-  for (const OpId id : {OpId::kAccumulate, OpId::kAddUses, OpId::kNorm}) {
+  for (const OpId id : {OpId::kStartSum, OpId::kAccumulate, OpId::kAddUses, OpId::kNorm}) {
     for (const Op& op : step.of(id)) EXPECT_EQ(op.lane, schedule::lane_of(lane)) << describe(op);
   }
 }
 
-TEST_P(Gradient, ReachesTheOptimizerWholeOrAsACopyOfOneChunk) {
+TEST_P(Gradient, ReachesTheOptimizerChunkByChunkAsAPartOrAsACopyOfOne) {
   const Written run(GetParam());
   const Script step(run.step);
   const bool copied = GetParam().gradient_on_device() && GetParam().separate();
   for (const Op& adam : step.of(OpId::kAdam)) {
     const auto s = static_cast<std::size_t>(adam.where.segment);
-    const BufferId whole = final_gradient(step, adam.where.segment);
-    const BufferId read = adam.reads.at(1);
-    EXPECT_EQ(read == whole, !copied);
-    if (!copied) continue;
-    const Op& copy = step.definer(read);
-    EXPECT_EQ(schedule::id_of(copy), OpId::kOffloadGradient);
-    EXPECT_EQ(copy.where.chunk, adam.where.chunk);
-    EXPECT_EQ(copy.reads.at(0), whole);
-    EXPECT_EQ(run.step->info(read).bytes,
-              run.setup.chunks[s][static_cast<std::size_t>(adam.where.chunk)].elems *
-                  size_of(schedule::gradient_dtype(run.setup, adam.where.segment)));
+    const auto& chunk = run.setup.chunks[s][static_cast<std::size_t>(adam.where.chunk)];
+    const Bytes elem = size_of(dtype_of(run, adam.where.segment));
+    BufferId part = buffer_of(adam, Operand::kGradient);
+    EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
+    if (copied) {
+      const Op& copy = step.definer(part);
+      EXPECT_EQ(schedule::id_of(copy), OpId::kOffloadGradient);
+      EXPECT_EQ(copy.where.chunk, adam.where.chunk);
+      part = buffer_of(copy, Operand::kSource);
+      EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
+    }
+    EXPECT_EQ(run.step->root(part), final_gradient(step, adam.where.segment));
+    EXPECT_EQ(run.step->table(part).offset(part), chunk.first_elem * elem);
   }
 }
 
@@ -156,8 +181,7 @@ TEST_P(Gradient, CrossesTheLinkOncePerContributionOrOncePerChunk) {
   const Script step(run.step);
   std::size_t contributions = 0;
   for (int s = 0; s < run.segments(); ++s) {
-    contributions +=
-        static_cast<std::size_t>(GetParam().micro_batches * schedule::uses_of(run.setup.model, s));
+    contributions += static_cast<std::size_t>(GetParam().micro_batches * uses_of(run, s));
   }
   std::size_t expected = 0;
   if (GetParam().separate()) {
@@ -170,13 +194,13 @@ TEST(GradientDType, IsTheComputeTypeOfASingleContributionAndFp32OfASum) {
   Placement p;
   p.micro_batches = 1;
   schedule::Setup setup = setup_of(p);
-  EXPECT_EQ(schedule::gradient_dtype(setup, 0), DType::kF32);   // tied: two uses
-  EXPECT_EQ(schedule::gradient_dtype(setup, 2), DType::kBf16);  // a layer
+  EXPECT_EQ(schedule::gradient_route(setup, 0).dtype, DType::kF32);   // tied: two uses
+  EXPECT_EQ(schedule::gradient_route(setup, 2).dtype, DType::kBf16);  // a layer
   setup.micro_batches = 2;
-  EXPECT_EQ(schedule::gradient_dtype(setup, 2), DType::kF32);
+  EXPECT_EQ(schedule::gradient_route(setup, 2).dtype, DType::kF32);
   setup.micro_batches = 1;
   setup.grad_dtype = schedule::GradDType::kF32;
-  EXPECT_EQ(schedule::gradient_dtype(setup, 2), DType::kF32);
+  EXPECT_EQ(schedule::gradient_route(setup, 2).dtype, DType::kF32);
 }
 
 TEST(GradientDType, OfAlwaysFp32SumsEvenASingleContribution) {
@@ -187,7 +211,7 @@ TEST(GradientDType, OfAlwaysFp32SumsEvenASingleContribution) {
   setup.grad_dtype = schedule::GradDType::kF32;
   const schedule::Catalog catalog = schedule::make_catalog(setup);
   const Script step(schedule::step_program(setup, catalog));
-  EXPECT_EQ(step.count(OpId::kAccumulate), setup.model.segments.size());
+  EXPECT_EQ(step.count(OpId::kStartSum), setup.model.segments.size());
 }
 
 }  // namespace

@@ -220,5 +220,20 @@ TEST(Preset, AnUnknownNameIsAnsweredWithTheKnownOnes) {
   EXPECT_THAT(error.what(), testing::HasSubstr("tiny, gpt2-124m, llama-1b, llama-8b"));
 }
 
+TEST(LossChunk, IsTheWholeVocabularyWhenThatIsSmallAndEqualPartsOtherwise) {
+  Decoder d = find_family("llama").base;
+  d.vocab = 97;
+  d.hidden = 32;
+  EXPECT_EQ(auto_loss_chunk(d, 4096), d.vocab);
+  d.vocab = 151936;
+  d.hidden = 1024;
+  const std::int64_t chunk = auto_loss_chunk(d, 8192);
+  EXPECT_LE(chunk * 8192, 4 * 8192 * d.hidden + 16 * 8192);
+  EXPECT_EQ(chunk % 16, 0);
+  const std::int64_t parts = (d.vocab + chunk - 1) / chunk;
+  EXPECT_GT(d.vocab - (parts - 1) * chunk, chunk / 2) << "the last part is not a sliver";
+  EXPECT_GE(auto_loss_chunk(d, 1 << 30), 128);
+}
+
 }  // namespace
 }  // namespace sluice::shape

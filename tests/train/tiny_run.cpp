@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "engine/shape/family.h"
+#include "tests/train/tested_compute.h"
 
 namespace sluice::train {
 namespace {
@@ -159,6 +160,7 @@ Job tiny_job(const TempFolder& folder, const shape::Decoder& decoder) {
   job.cpu_adam.stores = cpu_adam::Stores::kCached;
   job.rates = plan::Rates{};
   job.folder = folder / "run";
+  job.make_compute = tested_compute();
   return job;
 }
 

@@ -1,28 +1,32 @@
-#include "engine/train/compute_ops.h"
+#include "engine/compute/model_ops.h"
 
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/model/blocks.h"
-#include "engine/schedule/catalog.h"
+#include "engine/tensor/allocator.h"
 #include "engine/tensor/view.h"
 
-namespace sluice::train {
+namespace sluice::compute {
 namespace {
 
+using schedule::Operand;
 using schedule::OpId;
 using schedule::Setup;
+using train::Numerics;
+using train::OpBytes;
 
 /// The tensors of a block's segments, as views into their flat buffers.
 class BlockViews {
  public:
-  BlockViews(const Setup& setup, const shape::Block& block, const std::vector<std::byte*>& bases,
-             std::size_t first)
-      : setup_(setup), block_(block), bases_(bases), first_(first) {}
+  BlockViews(const Setup& setup, const shape::Block& block, std::span<const OpBytes::Bytes> buffers)
+      : setup_(setup), block_(block), buffers_(buffers) {}
 
   at::Tensor view(shape::Role role) const {
     for (std::size_t i = 0; i < block_.segments.size(); ++i) {
@@ -61,7 +65,7 @@ class BlockViews {
   }
 
  private:
-  std::byte* base(std::size_t segment) const { return bases_[first_ + segment]; }
+  std::byte* base(std::size_t segment) const { return buffers_[segment].data(); }
   void clear(std::size_t segment, std::uint64_t from, std::uint64_t to) const {
     const Bytes elem = size_of(setup_.compute);
     std::memset(base(segment) + from * elem, 0, (to - from) * elem);
@@ -69,8 +73,7 @@ class BlockViews {
 
   const Setup& setup_;
   const shape::Block& block_;
-  const std::vector<std::byte*>& bases_;
-  std::size_t first_;
+  std::span<const OpBytes::Bytes> buffers_;  // by the block's segments
 };
 
 class Weights : public model::ParamSource {
@@ -110,113 +113,113 @@ const shape::Block& block_of(const Setup& setup, std::int32_t first_segment) {
   throw Error(Errc::kLogic, fmt::format("no block begins with segment {}", first_segment));
 }
 
-/// The op with views instead of addresses; every member is a view into program buffers.
-struct Compute {
+/// The op with views instead of bytes.
+struct Call {
   const Setup& setup;
   const Numerics& numerics;
   const OpBytes& op;
   const shape::Block& block;
 
   const shape::Decoder& decoder() const { return setup.model.decoder; }
-  std::size_t weights() const { return block.segments.size(); }
-  at::Tensor activation(std::byte* bytes) const {
-    return tensor::view(bytes, {setup.micro_batch_size, setup.seq_len, decoder().hidden},
+  Weights weights() const { return Weights({setup, block, op.all(Operand::kWeights)}); }
+  Gradients gradients() const { return Gradients({setup, block, op.all(Operand::kGradients)}); }
+  at::Tensor activation(Operand name) const {
+    return tensor::view(op[name].data(), {setup.micro_batch_size, setup.seq_len, decoder().hidden},
                         setup.compute);
   }
-  model::KeptLayer kept(std::byte* bytes) const {
-    return model::kept_views(decoder(), setup.micro_batch_tokens(), setup.compute, bytes);
+  at::Tensor input() const { return activation(Operand::kInput); }
+  at::Tensor output() const { return activation(Operand::kOutput); }
+  at::Tensor output_gradient() const { return activation(Operand::kOutputGradient); }
+  at::Tensor input_gradient() const { return activation(Operand::kInputGradient); }
+  model::KeptLayer kept() const {
+    return model::kept_views(decoder(), setup.micro_batch_tokens(), setup.compute,
+                             op[Operand::kKept].data());
   }
-  at::Tensor tokens(std::byte* batch) const { return ids(batch, 0); }
-  at::Tensor targets(std::byte* batch) const { return ids(batch, setup.micro_batch_tokens()); }
-  at::Tensor ids(std::byte* batch, std::int64_t first) const {
-    return tensor::view_int64(reinterpret_cast<std::int64_t*>(batch) + first,
+  at::Tensor tokens() const { return ids(0); }
+  at::Tensor targets() const { return ids(setup.micro_batch_tokens()); }
+  at::Tensor ids(std::int64_t first) const {
+    return tensor::view_int64(op.values<std::int64_t>(Operand::kBatch).data() + first,
                               {setup.micro_batch_size, setup.seq_len});
   }
   double loss_scale() const { return 1.0 / static_cast<double>(setup.tokens_per_step()); }
-
-  Weights params() const { return Weights({setup, block, op.reads, 0}); }
-  Gradients gradients(std::size_t first_write) const {
-    return Gradients({setup, block, op.writes, first_write});
-  }
+  void report(double loss) const { op.values<double>(Operand::kLoss).front() = loss; }
 
   void run() const {
-    const auto& in = op.reads;
-    const auto& out = op.writes;
     switch (op.id) {
       case OpId::kEmbedForward:
-        return model::embed_forward(decoder(), params(), tokens(in[weights()]), activation(out[0]));
+        return model::embed_forward(decoder(), weights(), tokens(), output());
       case OpId::kLayerForward:
-        return model::layer_forward(decoder(), params(), activation(in[weights()]),
-                                    activation(out[0]));
+        return model::layer_forward(decoder(), weights(), input(), output());
       case OpId::kLayerForwardKeep:
-        return model::layer_forward_keep(decoder(), params(), activation(in[weights()]),
-                                         activation(out[0]), kept(out[1]));
+        return model::layer_forward_keep(decoder(), weights(), input(), output(), kept());
       case OpId::kHeadTrain: {
-        Gradients grads = gradients(2);
-        const double loss = model::head_train(decoder(), params(), activation(in[weights()]),
-                                              targets(in[weights() + 1]), loss_scale(),
-                                              numerics.loss_chunk, grads, activation(out[0]))
-                                .loss_sum;
-        std::memcpy(out[1], &loss, sizeof loss);
+        Gradients grads = gradients();
+        report(model::head_train(decoder(), weights(), input(), targets(), loss_scale(),
+                                 numerics.loss_chunk, grads, input_gradient())
+                   .loss_sum);
         return grads.check_complete();
       }
-      case OpId::kHeadLoss: {
-        const double loss = model::head_loss(decoder(), params(), activation(in[weights()]),
-                                             targets(in[weights() + 1]), numerics.loss_chunk)
-                                .loss_sum;
-        std::memcpy(out[0], &loss, sizeof loss);
-        return;
-      }
+      case OpId::kHeadLoss:
+        return report(
+            model::head_loss(decoder(), weights(), input(), targets(), numerics.loss_chunk)
+                .loss_sum);
       case OpId::kLayerBackward: {
-        Gradients grads = gradients(1);
-        model::layer_backward(decoder(), params(), activation(in[weights()]),
-                              activation(in[weights() + 1]), grads, activation(out[0]));
+        Gradients grads = gradients();
+        model::layer_backward(decoder(), weights(), input(), output_gradient(), grads,
+                              input_gradient());
         return grads.check_complete();
       }
       case OpId::kLayerBackwardKept: {
-        Gradients grads = gradients(1);
-        model::layer_backward_kept(decoder(), params(), activation(in[weights()]),
-                                   activation(in[weights() + 1]), kept(in[weights() + 2]), grads,
-                                   activation(out[0]));
+        Gradients grads = gradients();
+        model::layer_backward_kept(decoder(), weights(), input(), output_gradient(), kept(), grads,
+                                   input_gradient());
         return grads.check_complete();
       }
       case OpId::kEmbedBackward: {
-        Gradients grads = gradients(0);
-        model::embed_backward(decoder(), tokens(in[0]), activation(in[1]), grads);
+        Gradients grads = gradients();
+        model::embed_backward(decoder(), tokens(), output_gradient(), grads);
         return grads.check_complete();
       }
       default:
         throw Error(Errc::kLogic,
-                    fmt::format("'{}' is no op of LibTorch", schedule::kind_of(op.id).name));
+                    fmt::format("'{}' is no function of a block", schedule::kind_of(op.id).name));
     }
   }
 };
 
 }  // namespace
 
-ComputeOps::ComputeOps(const Setup& setup, const Numerics& numerics, tensor::Workspace& workspace)
-    : setup_(setup), numerics_(numerics), workspace_(workspace) {}
-
-bool ComputeOps::owns(OpId id) {
-  switch (id) {
-    case OpId::kEmbedForward:
-    case OpId::kLayerForward:
-    case OpId::kLayerForwardKeep:
-    case OpId::kHeadTrain:
-    case OpId::kHeadLoss:
-    case OpId::kLayerBackward:
-    case OpId::kLayerBackwardKept:
-    case OpId::kEmbedBackward:
-      return true;
-    default:
-      return false;
-  }
-}
-
-void ComputeOps::run(const OpBytes& op) {
-  tensor::OpScope scope(workspace_, schedule::kind_of(op.id).name);
-  Compute{setup_, numerics_, op, block_of(setup_, op.where.segment)}.run();
+void run_in(tensor::Workspace& workspace, const Setup& setup, const Numerics& numerics,
+            const OpBytes& op) {
+  tensor::OpScope scope(workspace, schedule::kind_of(op.id).name);
+  Call{setup, numerics, op, block_of(setup, op.where.segment)}.run();
   scope.close();
 }
 
-}  // namespace sluice::train
+ModelOps::ModelOps(const Setup& setup, const Numerics& numerics)
+    : setup_(setup), numerics_(numerics) {
+  tensor::install_allocator();
+}
+
+void ModelOps::set_workspace(std::span<std::byte> memory, Bytes side) {
+  workspace_.emplace(memory, side);
+}
+
+void ModelOps::run(const OpBytes& op) {
+  SLUICE_CHECK(workspace_.has_value(), kLogic, "an op was run before there was a workspace");
+  run_in(*workspace_, setup_, numerics_, op);
+}
+
+train::WorkspaceUse ModelOps::peak() const {
+  if (!workspace_) return {};
+  const tensor::Usage usage = workspace_->peak();
+  return {usage.main, usage.side, usage.spilled};
+}
+
+train::MakeCompute on_libtorch() {
+  return [](const Setup& setup, const Numerics& numerics) {
+    return std::make_unique<ModelOps>(setup, numerics);
+  };
+}
+
+}  // namespace sluice::compute

@@ -1,0 +1,123 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/base/clock.h"
+#include "engine/base/error.h"
+#include "engine/compute/model_ops.h"
+#include "engine/memory/host_memory.h"
+#include "engine/schedule/catalog.h"
+#include "engine/tensor/process.h"
+
+namespace sluice::compute {
+namespace {
+
+using schedule::Operand;
+using schedule::OpId;
+using schedule::Setup;
+using train::OpBytes;
+
+/// Zeroed memory outside every tier, for the operands of one op.
+class Scratch {
+ public:
+  OpBytes::Bytes take(Bytes n) {
+    return {pieces_.emplace_back(std::make_unique<std::byte[]>(n)).get(), n};
+  }
+
+ private:
+  std::vector<std::unique_ptr<std::byte[]>> pieces_;
+};
+
+/// Bytes of each buffer that a block's op has under this name.
+std::vector<Bytes> sizes_of(Operand name, const Setup& setup, const shape::Block& block) {
+  const schedule::Sizes sizes = schedule::sizes_of(setup);
+  switch (name) {
+    case Operand::kWeights:
+    case Operand::kGradients: {
+      std::vector<Bytes> segments;
+      for (const int s : block.segments) {
+        segments.push_back(setup.segment_elems(s) * size_of(setup.compute));
+      }
+      return segments;
+    }
+    case Operand::kInput:
+    case Operand::kOutput:
+    case Operand::kInputGradient:
+    case Operand::kOutputGradient:
+      return {sizes.activation};
+    case Operand::kBatch:
+      return {sizes.batch};
+    case Operand::kKept:
+      return {sizes.kept};
+    case Operand::kLoss:
+      return {sizes.record};
+    case Operand::kWorkspace:
+      return {};  // what is to be measured
+    default:
+      throw Error(Errc::kLogic, "an operand that no function of a block has");
+  }
+}
+
+OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Scratch& scratch) {
+  OpBytes op;
+  op.id = id;
+  op.where.segment = block.segments.front();
+  for (const schedule::OperandSpec& spec : schedule::row_of(id).operands) {
+    for (const Bytes bytes : sizes_of(spec.name, setup, block)) {
+      op.bind(spec.name, scratch.take(bytes));
+    }
+  }
+  return op;
+}
+
+std::vector<OpId> ops_of(const Setup& setup, shape::BlockKind kind) {
+  switch (kind) {
+    case shape::BlockKind::kEmbed:
+      return {OpId::kEmbedForward, OpId::kEmbedBackward};
+    case shape::BlockKind::kLayer:
+      if (!setup.may_keep()) return {OpId::kLayerForward, OpId::kLayerBackward};
+      return {OpId::kLayerForward, OpId::kLayerBackward, OpId::kLayerForwardKeep,
+              OpId::kLayerBackwardKept};
+    case shape::BlockKind::kHead:
+      return {OpId::kHeadTrain, OpId::kHeadLoss};
+  }
+  return {};
+}
+
+/// A first run of an op this long tells how long it takes; of a shorter one, the shortest of three,
+/// because a first run pays for more than itself.
+constexpr double kLongOp = 0.25;  // seconds
+
+}  // namespace
+
+train::Measured ModelOps::measure() {
+  tensor::set_deterministic();
+  tensor::set_compute_threads(numerics_.threads);
+  train::Measured measured;
+  bool layer_done = false;  // all layers have one shape
+  for (const shape::Block& block : setup_.model.blocks) {
+    if (block.kind == shape::BlockKind::kLayer && std::exchange(layer_done, true)) continue;
+    for (const OpId id : ops_of(setup_, block.kind)) {
+      Scratch scratch;
+      const OpBytes op = scratch_op(setup_, block, id, scratch);
+      tensor::Workspace arena = tensor::Workspace::measuring(memory::host_memory().available);
+      const auto seconds_of_one = [&] {
+        const Nanos begin = now_ns();
+        run_in(arena, setup_, numerics_, op);
+        return to_seconds(now_ns() - begin);
+      };
+      double seconds = seconds_of_one();
+      for (int again = 0; again < 2 && seconds < kLongOp; ++again) {
+        seconds = std::min(seconds, seconds_of_one());
+      }
+      measured.seconds[id] = seconds;
+      const tensor::Usage used = arena.peak();
+      measured.workspace.main = std::max(measured.workspace.main, used.main);
+      measured.workspace.side = std::max(measured.workspace.side, used.side);
+    }
+  }
+  return measured;
+}
+
+}  // namespace sluice::compute

@@ -1,0 +1,29 @@
+/// Where the gradient of a segment goes, from the op that computes it to the optimizer. Decided
+/// once per segment, from the gradient's home, who shares memory with whom, and how many
+/// contributions there are; the program, its pools and its handlers all follow it.
+#pragma once
+
+#include "engine/schedule/setup.h"
+#include "prefetch/residents.h"
+
+namespace sluice::schedule {
+
+struct GradientRoute {
+  prefetch::Tier home = prefetch::Tier::kCpu;  ///< kGpu or kCpu: where the step's gradient lies
+  DType dtype = DType::kF32;                   ///< of the step's gradient
+  int uses = 1;                                ///< how many blocks name it: 2 for a tied embedding
+  /// Contributions of micro-batches and uses are added into an fp32 sum, the gradient. Else there
+  /// is one contribution, and it is the gradient.
+  bool summed = false;
+  /// A contribution is written in device memory and copied to the host.
+  bool offloaded = false;
+  /// The optimizer, on the host, gets copies of the chunks of a gradient on the device.
+  bool copied_by_chunk = false;
+
+  /// The compute lane writes its contribution where the step's gradient lies.
+  bool written_at_home() const { return !summed && !offloaded; }
+};
+
+GradientRoute gradient_route(const Setup& setup, int segment);
+
+}  // namespace sluice::schedule

@@ -1,0 +1,100 @@
+#include "engine/train/assembly.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/memory/resident.h"
+#include "engine/train/first_touch.h"
+
+namespace sluice::train {
+
+using prefetch::Tier;
+
+namespace {
+
+constexpr std::size_t kStepsTraced = 4;
+
+std::size_t ops_kept(const plan::Programs& programs) {
+  std::size_t ops = programs.step->ops().size();
+  if (programs.evaluation) ops += programs.evaluation->ops().size();
+  return kStepsTraced * ops;
+}
+
+data::Order order_of(bool shuffle) {
+  return shuffle ? data::Order::kShuffled : data::Order::kSequential;
+}
+
+std::optional<nvme::Store> open_store(const Job& job, Bytes bytes) {
+  if (bytes == 0) return std::nullopt;
+  std::unique_ptr<nvme::IoQueue> queue;
+  if (job.hooks.wrap_queue) queue = job.hooks.wrap_queue(nvme::make_queue(job.aio));
+  const auto& tier = job.tiers.nvme;
+  return std::make_optional<nvme::Store>(
+      tier.paths, bytes, job.aio, tier.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo,
+      std::move(queue));
+}
+
+std::unique_ptr<executor::Driver> make_driver(Execution execution,
+                                              const executor::Resources& resources,
+                                              executor::Handler& handler) {
+  switch (execution) {
+    case Execution::kSerial:
+      return executor::serial(resources, handler);
+    case Execution::kOverlapped:
+      return executor::overlapped(resources, handler);
+  }
+  throw Error(Errc::kLogic, "an execution of no kind");
+}
+
+}  // namespace
+
+Session::Assembly::Assembly(Session& s)
+    : session(s),
+      rules{s.job_.optimizer, s.job_.scheduler, s.job_.train, s.steps_, s.job_.seed},
+      sampler(s.train_.samples(), s.job_.seed, order_of(s.job_.data.shuffle)),
+      batches(s.train_, s.valid_data(), sampler, s.setup_.micro_batch_size, s.setup_.micro_batches),
+      optimizer(s.job_.cpu_adam),
+      store(open_store(s.job_, s.plan_.planned[index(Tier::kNvme)])),
+      ledger(s.plan_.limits),
+      memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
+      host(s.setup_, s.plan_.catalog.routes, rules, batches, optimizer),
+      writer(s.setup_.model, s.job_.final_dtype,
+             (std::filesystem::path(s.job_.folder) / "final").string()),
+      conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer) {
+  first_touch(memory, s.plan_.catalog.tags, s.stream_, optimizer);
+  const auto& workspace = s.plan_.catalog.residents->info(s.plan_.catalog.workspace);
+  s.compute_->set_workspace({memory.address(workspace.pool, 0), s.setup_.workspace},
+                            s.workspace_.side);
+
+  executor::Handler* handler = &conductor;
+  if (s.job_.hooks.wrap_handler) {
+    wrapped = s.job_.hooks.wrap_handler(conductor, memory);
+    handler = wrapped.get();
+  }
+  executor::Resources resources{s.plan_.catalog.residents, s.plan_.catalog.pools, s.plan_.lanes};
+  if (s.job_.profile.steps) trace.emplace(ops_kept(s.plan_.programs));
+  resources.trace = s.job_.hooks.trace;
+  if (resources.trace == nullptr && trace) resources.trace = &*trace;
+  driver = make_driver(s.job_.execution, resources, *handler);
+}
+
+void Session::Assembly::note_workspace() {
+  const WorkspaceUse peak = session.compute_->peak();
+  ledger.set_peak(Tier::kGpu, prefetch::MemoryTag::kWorkspace, peak.main + peak.side);
+}
+
+std::string Session::Assembly::memory_report() {
+  note_workspace();
+  std::string text = ledger.peak_table();
+  const Bytes committed = ledger.used(Tier::kGpu) + ledger.used(Tier::kCpu);
+  if (const auto resident = memory::peak_resident()) {
+    text += fmt::format("\nprocess: {} resident at most; gpu and cpu tiers together hold {}",
+                        format_bytes(*resident), format_bytes(committed));
+  }
+  return text;
+}
+
+}  // namespace sluice::train

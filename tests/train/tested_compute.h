@@ -1,0 +1,12 @@
+/// Which functions of the model the tests of this folder run on: LibTorch's in builds that have it
+/// (libtorch_compute.cpp), else stand-ins (hash_compute.cpp), so that the conductor runs under the
+/// sanitizers. CMake links one.
+#pragma once
+
+#include "engine/train/compute.h"
+
+namespace sluice::train {
+
+MakeCompute tested_compute();
+
+}  // namespace sluice::train
