@@ -18,7 +18,7 @@ using BufferId = std::uint32_t;
 /// covers.
 using LeafId = std::uint32_t;
 
-/// The pool of buffers without bytes: pure control dependencies.
+/// The pool of buffers without bytes: pure control dependencies. They have neither slots nor parts.
 inline constexpr PoolId kNoPool = ~PoolId{0};
 
 enum class Tier : std::uint8_t { kGpu, kCpu, kNvme };

@@ -293,6 +293,8 @@ bool Scoreboard::stuck() const {
 std::uint32_t Scoreboard::slot(OpRef ref, BufferId id) const {
   const Program& p = program(ref.instance);
   const BufferId root = p.root(id);
+  SLUICE_CHECK(p.info(root).pool != kNoPool, kLogic,
+               fmt::format("{}: buffer {} has no bytes, so it has no slot", p.name(), id));
   if (p.persistent(root)) return resident_slots_[root];
   return at(ref.instance).roots[root - p.transients().first_buffer()].slot;
 }

@@ -92,7 +92,8 @@ class Scoreboard {
 
   const Program& program(std::uint32_t instance) const { return *at(instance).program; }
   const Op& op(OpRef ref) const { return program(ref.instance).ops()[ref.index]; }
-  /// The slot of a buffer's root: of a started op for transients, any time for persistents.
+  /// The slot of a buffer's root: of a started op for transients, any time for persistents. Throws
+  /// kLogic when the buffer has no bytes.
   std::uint32_t slot(OpRef ref, BufferId id) const;
   /// Ops of other fifo lanes, issued and not completed, that this op's stream must wait for.
   std::vector<OpRef> stream_waits(OpRef ref) const;

@@ -51,6 +51,7 @@ TEST(BufferTable, RefusesPartsThatOverlapLeaveTheRootOrHaveParts) {
   EXPECT_THROW(table.part_of(root, ~Bytes{0}, 2), Error);
   EXPECT_THROW(table.part_of(root, 0, 0), Error);
   EXPECT_THROW(table.part_of(99, 0, 1), Error);
+  EXPECT_THROW(table.part_of(table.buffer({}), 0, 0), Error);
   table.part_of(root, 1_KiB, 2_KiB);
   EXPECT_THROW(table.seal(), Error);
 }
@@ -135,10 +136,38 @@ TEST(Check, RefusesAReadOfWhatNothingHasWritten) {
 
 TEST(Check, RefusesAPredicateOnARecordThatNothingHasWritten) {
   Writing w;
-  w.op_if({w.control(), 0}, 0, {}, {});
+  w.op_if({w.buffer(), 0}, 0, {}, {});
   const auto program = w.done();
   expect_error(Errc::kLogic, {"(op 0) reads a transient buffer that nothing has written"},
+               [&] { check_alone(*program, {pool_of(1)}, {kHost}); });
+}
+
+TEST(Check, RefusesAPredicateOnARecordWithoutBytes) {
+  Writing w;
+  const BufferId record = w.control();
+  w.op(0, {}, {record});
+  w.op_if({record, 0}, 0, {}, {});
+  const auto program = w.done();
+  expect_error(Errc::kLogic, {"test: work asks a record that has no bytes"},
                [&] { check_alone(*program, {}, {kHost}); });
+}
+
+TEST(Check, BuffersWithoutBytesTakeNoSlotAndAreWrittenBeforeTheyAreRead) {
+  auto residents = std::make_shared<Residents>();
+  const BufferId kept = residents->buffer({});
+  residents->seal();
+  const auto program = [&](bool written) {
+    Writing w(residents);
+    const BufferId control = w.control();
+    if (written) w.op(0, {}, {control});
+    w.op(0, {control}, {kept});
+    w.op(0, {kept}, {control, w.buffer()});
+    return w.done();
+  };
+  EXPECT_THAT(check_alone(*program(true), {pool_of(1)}, {kHost}).slots, ElementsAre(1));
+  const auto unwritten = program(false);
+  expect_error(Errc::kLogic, {"(op 0) reads a transient buffer that nothing has written"},
+               [&] { check_alone(*unwritten, {pool_of(1)}, {kHost}); });
 }
 
 TEST(Check, PersistentsStayWrittenForLaterPrograms) {

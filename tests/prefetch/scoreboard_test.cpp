@@ -336,6 +336,31 @@ TEST(Scoreboard, PersistentsHaveTheirSlotsForTheWholeRun) {
   EXPECT_EQ(board.free_slots(0), 1U);
 }
 
+TEST(Scoreboard, BuffersWithoutBytesOrderOpsOfEveryProgramAndHaveNoSlot) {
+  auto residents = std::make_shared<Residents>();
+  const BufferId kept = residents->buffer({});
+  residents->seal();
+  Writing first(residents), second(residents);
+  const BufferId control = first.control();
+  first.op(0, {}, {control});
+  first.op(1, {control}, {kept});
+  second.op(2, {kept}, {kept});
+  Scoreboard board(residents, {pool_of(1)}, {kHost, kHost, kHost});
+  board.append(first.done());
+  board.append(second.done());
+  EXPECT_EQ(board.peak_slots(0), 0U);
+  for (const LaneId lane : {0U, 1U, 2U}) {
+    for (const LaneId later : {1U, 2U}) EXPECT_EQ(board.has_next(later), later == lane);
+    const OpRef op = must_start(board, lane);
+    EXPECT_THROW(board.slot(op, kept), Error);
+    if (lane == 0) {
+      EXPECT_THROW(board.slot(op, control), Error);
+    }
+    EXPECT_TRUE(board.completed(op).empty());
+  }
+  EXPECT_TRUE(board.idle());
+}
+
 TEST(Scoreboard, StopStartsNothingMoreAndLetsStartedOpsComplete) {
   Writing w;
   w.op(kFirst, {}, {});
