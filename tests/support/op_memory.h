@@ -2,7 +2,6 @@
 /// What an op computed says whether it ran at the right time and in the right place.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -155,9 +154,7 @@ class OpMemory {
       const std::uint64_t value = cell(ref, leaf, slot_of);
       readings.poison |= value == kPoison;
       readings.all = mix(readings.all, value);
-      if (!std::binary_search(access.writes.begin(), access.writes.end(), leaf)) {
-        readings.kept = mix(readings.kept, value);
-      }
+      if (!access.writes.contains(leaf)) readings.kept = mix(readings.kept, value);
     }
     return readings;
   }
