@@ -62,6 +62,12 @@ void check_lane(const Program& program, const Op& op, const Lanes& lanes) {
                            program.name(), describe(op), lanes[op.lane].name));
 }
 
+void check_predicate(const Program& program, const Op& op) {
+  if (!op.predicate) return;
+  SLUICE_CHECK(program.info(op.predicate->record).pool != kNoPool, kLogic,
+               fmt::format("{}: {} asks a record that has no bytes", program.name(), describe(op)));
+}
+
 /// Walks the serial run, counting live slots per pool; calls `grown(who, buffer, live)` after each
 /// slot that is taken. `initialised` changes only when all is well.
 template <class Grown>
@@ -85,6 +91,7 @@ Minimum walk(const Program& program, const Pools& pools, const Lanes& lanes,
   for (std::size_t i = 0; i < program.ops().size(); ++i) {
     const Op& op = program.ops()[i];
     check_lane(program, op, lanes);
+    check_predicate(program, op);
     check_initialised(program, i, written, known);
     for (const BufferId id : program.accesses(i).defines) {
       const Buffer& buffer = transients.info(id);

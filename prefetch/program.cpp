@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -30,15 +29,6 @@ void Program::op(Op op) {
   ops_.push_back(std::move(op));
 }
 
-namespace {
-
-void sort_unique(std::vector<LeafId>& ids) {
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-}
-
-}  // namespace
-
 void Program::seal() {
   transients_.seal();
   users_.assign(transients_.end_buffer() - transients_.first_buffer(), 0);
@@ -47,9 +37,9 @@ void Program::seal() {
   for (std::size_t i = 0; i < ops_.size(); ++i) {
     const Op& op = ops_[i];
     Accesses& access = accesses_[i];
-    const auto name = [&](BufferId id, std::vector<LeafId>& leaves) {
-      const auto [begin, end] = table(id).leaves(id);
-      for (LeafId leaf = begin; leaf < end; ++leaf) leaves.push_back(leaf);
+    std::vector<LeafRange> reads, writes;
+    const auto name = [&](BufferId id, std::vector<LeafRange>& leaves) {
+      leaves.push_back(table(id).leaves(id));
       if (persistent(id)) return;
       const BufferId root = transients_.root(id);
       const std::size_t index = root - transients_.first_buffer();
@@ -57,11 +47,11 @@ void Program::seal() {
       access.roots.push_back(root);
       if (users_[index]++ == 0) access.defines.push_back(root);
     };
-    for (const BufferId id : op.reads) name(id, access.reads);
-    if (op.predicate) name(op.predicate->record, access.reads);
-    for (const BufferId id : op.writes) name(id, access.writes);
-    sort_unique(access.reads);
-    sort_unique(access.writes);
+    for (const BufferId id : op.reads) name(id, reads);
+    if (op.predicate) name(op.predicate->record, reads);
+    for (const BufferId id : op.writes) name(id, writes);
+    access.reads = LeafSet(std::move(reads));
+    access.writes = LeafSet(std::move(writes));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "prefetch/leaf_set.h"
 #include "prefetch/residents.h"
 
 namespace sluice::prefetch {
@@ -84,9 +85,9 @@ class Program {
   const Buffer& info(BufferId id) const { return table(id).info(id); }
 
   struct Accesses {
-    std::vector<LeafId> reads, writes;  ///< leaves, without repeats
-    std::vector<BufferId> roots;        ///< transient roots it names, in order of first mention
-    std::vector<BufferId> defines;      ///< those of them that it is the first to name
+    LeafSet reads, writes;
+    std::vector<BufferId> roots;    ///< transient roots it names, in order of first mention
+    std::vector<BufferId> defines;  ///< those of them that it is the first to name
   };
   const Accesses& accesses(std::size_t op) const { return accesses_[op]; }
   /// How many ops name a transient root.

@@ -17,8 +17,12 @@ using BufferId = std::uint32_t;
 /// What dependencies are tracked on: a part, a root without parts, or what no part of a root
 /// covers.
 using LeafId = std::uint32_t;
+struct LeafRange {
+  LeafId begin = 0, end = 0;
+  friend bool operator==(const LeafRange&, const LeafRange&) = default;
+};
 
-/// The pool of buffers without bytes: pure control dependencies.
+/// The pool of buffers without bytes: pure control dependencies. They have neither slots nor parts.
 inline constexpr PoolId kNoPool = ~PoolId{0};
 
 enum class Tier : std::uint8_t { kGpu, kCpu, kNvme };
@@ -98,9 +102,6 @@ class BufferTable {
   BufferId root(BufferId id) const { return entry(id).root; }
   Bytes offset(BufferId id) const { return entry(id).offset; }
   const Buffer& info(BufferId id) const { return entry(id).buffer; }
-  struct LeafRange {
-    LeafId begin, end;
-  };
   /// Sealed only. A part is one leaf; a root is all of its leaves.
   LeafRange leaves(BufferId id) const { return entry(id).leaves; }
 

@@ -112,6 +112,7 @@ void Scoreboard::depend(OpRef op, OpRef on) {
   if (source.state == State::kCompleted) return;
   LiveOp& follower = live(op);
   if (!source.followers.empty() && source.followers.back() == op) return;
+  ++edges_;
   const bool streams = fifo(op) && fifo(on);
   if (streams && this->op(op).lane != this->op(on).lane) follower.fifo_sources.push_back(on);
   if (streams && source.state == State::kIssued) {
@@ -130,6 +131,16 @@ void Scoreboard::forget_finished(std::vector<OpRef>& readers) const {
   readers.erase(readers.begin(), kept);
 }
 
+void Scoreboard::add_reader(Leaf& leaf, OpRef reader) const {
+  std::vector<OpRef>& readers = fifo(reader) ? leaf.streams : leaf.hosts;
+  forget_finished(readers);
+  if (fifo(reader)) {
+    const LaneId lane = op(reader).lane;
+    std::erase_if(readers, [&](OpRef earlier) { return op(earlier).lane == lane; });
+  }
+  readers.push_back(reader);
+}
+
 void Scoreboard::derive(OpRef ref, std::vector<Leaf>& transient_leaves) {
   const auto& access = program(ref.instance).accesses(ref.index);
   const LeafId first = program(ref.instance).transients().first_leaf();
@@ -144,16 +155,16 @@ void Scoreboard::derive(OpRef ref, std::vector<Leaf>& transient_leaves) {
     Leaf& l = leaf(id);
     if (derive_.write_after_write && l.writer) depend(ref, *l.writer);
     if (derive_.write_after_read) {
-      for (const OpRef reader : l.readers) depend(ref, reader);
+      for (const OpRef reader : l.hosts) depend(ref, reader);
+      for (const OpRef reader : l.streams) depend(ref, reader);
     }
     l.writer = ref;
-    l.readers.clear();
+    l.hosts.clear();
+    l.streams.clear();
   }
   for (const LeafId id : access.reads) {
     Leaf& l = leaf(id);
-    if (l.writer == ref) continue;
-    forget_finished(l.readers);
-    l.readers.push_back(ref);
+    if (l.writer != ref) add_reader(l, ref);
   }
 }
 
@@ -282,6 +293,8 @@ bool Scoreboard::stuck() const {
 std::uint32_t Scoreboard::slot(OpRef ref, BufferId id) const {
   const Program& p = program(ref.instance);
   const BufferId root = p.root(id);
+  SLUICE_CHECK(p.info(root).pool != kNoPool, kLogic,
+               fmt::format("{}: buffer {} has no bytes, so it has no slot", p.name(), id));
   if (p.persistent(root)) return resident_slots_[root];
   return at(ref.instance).roots[root - p.transients().first_buffer()].slot;
 }

@@ -8,7 +8,8 @@
 /// Release  `issued` lets ops of fifo lanes follow (their stream waits on an event); `completed`
 ///          lets every lane follow, and frees memory.
 /// Stuck    never, when prefetch::check() passed: see docs/design.md 3.4.
-/// Thread   one at a time; the executor holds a lock around it.
+/// Streams  a fifo lane's ops are issued, and then completed, in the order in which next() gave
+/// them. Thread   one at a time; the executor holds a lock around it.
 #pragma once
 
 #include <cstdint>
@@ -91,7 +92,8 @@ class Scoreboard {
 
   const Program& program(std::uint32_t instance) const { return *at(instance).program; }
   const Op& op(OpRef ref) const { return program(ref.instance).ops()[ref.index]; }
-  /// The slot of a buffer's root: of a started op for transients, any time for persistents.
+  /// The slot of a buffer's root: of a started op for transients, any time for persistents. Throws
+  /// kLogic when the buffer has no bytes.
   std::uint32_t slot(OpRef ref, BufferId id) const;
   /// Ops of other fifo lanes, issued and not completed, that this op's stream must wait for.
   std::vector<OpRef> stream_waits(OpRef ref) const;
@@ -106,6 +108,9 @@ class Scoreboard {
   std::uint32_t free_slots(PoolId pool) const {
     return static_cast<std::uint32_t>(free_[pool].size());
   }
+  /// Orders between two ops that append() has noted so far, one per leaf that asks for it: what
+  /// appending costs.
+  std::size_t edges() const { return edges_; }
   /// The most slots that were in use at once so far, persistents included.
   std::uint32_t peak_slots(PoolId pool) const { return peak_[pool]; }
 
@@ -135,7 +140,9 @@ class Scoreboard {
   };
   struct Leaf {
     std::optional<OpRef> writer;
-    std::vector<OpRef> readers;  // since the last write
+    // Who read since the last write, in stream order. Of each fifo lane only the last: it is
+    // issued and completed after the others.
+    std::vector<OpRef> hosts, streams;
   };
   struct Wanted {
     std::uint32_t instance;
@@ -147,6 +154,7 @@ class Scoreboard {
   LiveOp& live(OpRef ref) { return at(ref.instance).ops[ref.index]; }
   void depend(OpRef op, OpRef on);
   void derive(OpRef op, std::vector<Leaf>& transient_leaves);
+  void add_reader(Leaf& leaf, OpRef reader) const;
   void forget_finished(std::vector<OpRef>& readers) const;
   void grant(PoolId pool);
   void unblock(OpRef op, Cause cause);
@@ -171,6 +179,7 @@ class Scoreboard {
   std::vector<Oldest> ready_;          // per oldest-ready lane
   std::vector<std::uint32_t> active_;  // per lane, of its width
   std::size_t running_ = 0;            // started, not completed
+  std::size_t edges_ = 0;
 };
 
 }  // namespace sluice::prefetch

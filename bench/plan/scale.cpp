@@ -1,5 +1,6 @@
 /// What it costs to look at a 70B step before it runs: writing the program, check(), one simulated
-/// step; and what the scoreboard costs per op. Parameters and state on nvme, one micro-batch.
+/// step; and what the scoreboard costs per op. Parameters and state on nvme, one micro-batch. Then
+/// what append() costs, under the executor's lock, when many micro-batches use the same weights.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -18,7 +19,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-schedule::Setup llama_70b() {
+schedule::Setup llama_70b(schedule::ParamHome params, std::int64_t micro_batches) {
   shape::Decoder d = shape::find_family("llama").base;
   d.vocab = 128256;
   d.hidden = 8192;
@@ -29,12 +30,13 @@ schedule::Setup llama_70b() {
   d.intermediate = 28672;
   d.max_positions = 8192;
   schedule::Options homes;
-  homes.offload_param = schedule::ParamHome::kNvme;
+  homes.offload_param = params;
   homes.offload_optimizer = schedule::OptimizerHome::kNvme;
   homes.sub_group_size = 64_MiB;
   schedule::Setup setup = schedule::make_setup(shape::make_model(d), homes);
   setup.compute = DType::kBf16;
   setup.seq_len = 4096;
+  setup.micro_batches = micro_batches;
   setup.workspace = 4_GiB;
   return setup;
 }
@@ -56,9 +58,26 @@ double scoreboard_seconds(const prefetch::Simulation& machine,
   return seconds_since(begin);
 }
 
+/// Two steps in flight, as in a run; weights on the device, used by one micro-batch after the
+/// other.
+void append() {
+  constexpr std::int64_t kMicroBatches = 64;
+  const schedule::Setup setup = llama_70b(schedule::ParamHome::kNone, kMicroBatches);
+  const schedule::Catalog catalog = schedule::make_catalog(setup);
+  const auto step = schedule::step_program(setup, catalog);
+  prefetch::Scoreboard board(catalog.residents, catalog.pools, schedule::make_lanes());
+  for (const char* which : {"first", "second"}) {
+    const std::size_t before = board.edges();
+    const auto begin = std::chrono::steady_clock::now();
+    board.append(step);
+    fmt::print("{} step of {} micro-batches: {} ops and {} edges appended in {:.3f} s\n", which,
+               kMicroBatches, step->ops().size(), board.edges() - before, seconds_since(begin));
+  }
+}
+
 void run() {
   auto begin = std::chrono::steady_clock::now();
-  const schedule::Setup setup = llama_70b();
+  const schedule::Setup setup = llama_70b(schedule::ParamHome::kNvme, 1);
   const schedule::Catalog catalog = schedule::make_catalog(setup);
   const auto init = schedule::init_program(setup, catalog);
   const auto step = schedule::step_program(setup, catalog);
@@ -99,4 +118,5 @@ void run() {
 
 int main() {
   sluice::run();
+  sluice::append();
 }

@@ -2,12 +2,14 @@
 
 #include <pthread.h>
 
-#include <string>
+#include <array>
 
 namespace sluice {
 
-void name_this_thread(std::string_view name) {
-  pthread_setname_np(pthread_self(), std::string(name.substr(0, 15)).c_str());
+void name_this_thread(std::string_view name) noexcept {
+  std::array<char, 16> text{};
+  name.copy(text.data(), text.size() - 1);
+  pthread_setname_np(pthread_self(), text.data());
 }
 
 }  // namespace sluice

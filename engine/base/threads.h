@@ -6,6 +6,6 @@
 namespace sluice {
 
 /// Names the calling thread; the kernel keeps the first 15 characters.
-void name_this_thread(std::string_view name);
+void name_this_thread(std::string_view name) noexcept;
 
 }  // namespace sluice

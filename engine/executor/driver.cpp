@@ -13,7 +13,9 @@ NamedSlots named_slots(const prefetch::Scoreboard& board, prefetch::OpRef ref) {
   const prefetch::Program& program = board.program(ref.instance);
   NamedSlots slots;
   slots.reserve(op.reads.size() + op.writes.size() + 1);
-  const auto name = [&](prefetch::BufferId id) { slots.emplace_back(program.root(id), 0); };
+  const auto name = [&](prefetch::BufferId id) {
+    if (program.info(id).pool != prefetch::kNoPool) slots.emplace_back(program.root(id), 0);
+  };
   for (const prefetch::BufferId id : op.reads) name(id);
   for (const prefetch::BufferId id : op.writes) name(id);
   if (op.predicate) name(op.predicate->record);
@@ -28,9 +30,11 @@ std::uint32_t OpContext::slot(prefetch::BufferId id) const {
   const auto found = std::lower_bound(
       slots.begin(), slots.end(), root,
       [](const auto& named, prefetch::BufferId wanted) { return named.first < wanted; });
-  SLUICE_CHECK(found != slots.end() && found->first == root, kLogic,
-               fmt::format("{}: the handler of '{}' asks for buffer {}, which the op does not name",
-                           program.name(), describe(op), id));
+  SLUICE_CHECK(
+      found != slots.end() && found->first == root, kLogic,
+      fmt::format(
+          "{}: the handler of '{}' asks for buffer {}, which {}", program.name(), describe(op), id,
+          program.info(id).pool == prefetch::kNoPool ? "has no bytes" : "the op does not name"));
   return found->second;
 }
 

@@ -19,7 +19,7 @@
 
 namespace sluice::executor {
 
-/// Root and slot of everything an op names, sorted by root, without repeats.
+/// Root and slot of everything with bytes that an op names, sorted by root, without repeats.
 using NamedSlots = std::vector<std::pair<prefetch::BufferId, std::uint32_t>>;
 NamedSlots named_slots(const prefetch::Scoreboard& board, prefetch::OpRef ref);
 
@@ -35,7 +35,8 @@ struct OpContext {
   /// Fifo lanes: enqueued ops of other streams that this op's stream must wait for.
   std::span<const prefetch::OpRef> stream_waits;
 
-  /// The slot of a buffer or of a part's root. Throws kLogic when the op does not name it.
+  /// The slot of a buffer or of a part's root. Throws kLogic when the op does not name it, or it
+  /// has no bytes.
   std::uint32_t slot(prefetch::BufferId id) const;
 };
 

@@ -5,6 +5,8 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <thread>
 
@@ -63,7 +65,7 @@ class Overlapped final : public Driver {
   std::vector<Finished> wait(std::size_t in_flight) override {
     std::unique_lock lock(mutex_);
     progress_.wait(lock,
-                   [&] { return stopped_ ? board_.idle() : board_.in_flight() <= in_flight; });
+                   [&] { return stopped_ ? running_ == 0 : board_.in_flight() <= in_flight; });
     if (error_) std::rethrow_exception(error_);
     SLUICE_CHECK(!stopped_ || (board_.in_flight() == 0 && !refused_), kLogic,
                  "the run was stopped before its last op");
@@ -97,14 +99,33 @@ class Overlapped final : public Driver {
     Nanos last_end = 0;  // of the lane's latest completed op
   };
 
+  using Loop = void (Overlapped::*)(LaneId);
+  std::jthread thread(const std::string& name, Loop loop, LaneId lane) {
+    return std::jthread([this, name, loop, lane] {
+      name_this_thread(name);
+      (this->*loop)(lane);
+    });
+  }
+
   void open(LaneId lane) {
-    if (board_.lanes()[lane].issue == Issue::kFifo) {
-      workers_.emplace_back([this, lane] { issue(lane); });
-      completers_.emplace_back([this, lane] { complete_in_order(lane); });
+    const auto& [name, width, issue] = board_.lanes()[lane];
+    if (issue == Issue::kFifo) {
+      workers_.push_back(thread(name, &Overlapped::issue, lane));
+      completers_.push_back(thread(name + " done", &Overlapped::complete_in_order, lane));
       return;
     }
-    for (std::uint32_t i = 0; i < board_.lanes()[lane].width; ++i) {
-      workers_.emplace_back([this, lane] { work(lane); });
+    for (std::uint32_t i = 0; i < width; ++i) {
+      workers_.push_back(thread(name, &Overlapped::work, lane));
+    }
+  }
+
+  /// What goes wrong in here ends the run; the thread goes on, for what is in flight. Locked.
+  template <class Step>
+  void guarded(Step step) noexcept {
+    try {
+      step();
+    } catch (...) {
+      fail(std::current_exception());
     }
   }
 
@@ -125,11 +146,10 @@ class Overlapped final : public Driver {
   }
 
   void work(LaneId lane) {
-    name_this_thread(board_.lanes()[lane].name);
     std::unique_lock lock(mutex_);
     while (const auto op = take(lane, lock)) {
       const Nanos begin = now_ns();
-      add_to_account(*op, begin);
+      guarded([&] { add_to_account(*op, begin); });
       const Started started = start(*op, begin, lock);
       std::exception_ptr error = started.wait();
       lock.lock();
@@ -138,21 +158,28 @@ class Overlapped final : public Driver {
   }
 
   void issue(LaneId lane) {
-    name_this_thread(board_.lanes()[lane].name);
+    Lane& own = lanes_[lane];
     std::unique_lock lock(mutex_);
     while (const auto op = take(lane, lock)) {
       Started started = start(*op, now_ns(), lock);
       lock.lock();
       if (started.error) fail(started.error);  // before anything may follow it
-      board_.stamp(now_ns());
-      board_.issued(*op);
-      lanes_[lane].enqueued.push_back(std::move(started));
-      lanes_[lane].arrived.notify_one();
+      try {
+        board_.stamp(now_ns());
+        board_.issued(*op);
+        own.enqueued.push_back(std::move(started));
+        own.arrived.notify_one();
+      } catch (...) {
+        fail(std::current_exception());
+        lock.unlock();
+        started.wait();  // the completer will not
+        lock.lock();
+        ended();
+      }
     }
   }
 
   void complete_in_order(LaneId lane) {
-    name_this_thread(fmt::format("{} done", board_.lanes()[lane].name));
     Lane& own = lanes_[lane];
     std::unique_lock lock(mutex_);
     while (true) {
@@ -162,11 +189,11 @@ class Overlapped final : public Driver {
       lock.unlock();
       std::exception_ptr error = oldest.wait();
       lock.lock();
-      reach_oldest(lane);
+      guarded([&] { reach_oldest(lane); });
       const Started done = std::move(own.enqueued.front());
       own.enqueued.pop_front();
       complete(done.op, done.began(), std::move(error));
-      call_lanes();
+      guarded([&] { call_lanes(); });
     }
   }
 
@@ -191,8 +218,12 @@ class Overlapped final : public Driver {
     Lane& own = lanes_[lane];
     while (true) {
       own.called = false;
-      const auto op = board_.next(lane);
-      call_lanes();
+      std::optional<OpRef> op;
+      guarded([&] {
+        op = board_.next(lane);
+        call_lanes();
+      });
+      if (op) ++running_;
       if (op || closing_) return op;
       own.work.wait(lock);
     }
@@ -200,36 +231,39 @@ class Overlapped final : public Driver {
 
   /// Comes with the lock held, leaves without.
   Started start(OpRef ref, Nanos begin, std::unique_lock<std::mutex>& lock) {
-    const prefetch::Program& program = board_.program(ref.instance);
-    const NamedSlots slots = named_slots(board_, ref);
-    const std::vector<OpRef> waits = board_.stream_waits(ref);
-    const std::uint64_t tag = records_.tag(ref.instance);
-    lock.unlock();
     try {
+      const prefetch::Program& program = board_.program(ref.instance);
+      const NamedSlots slots = named_slots(board_, ref);
+      const std::vector<OpRef> waits = board_.stream_waits(ref);
+      const std::uint64_t tag = records_.tag(ref.instance);
+      lock.unlock();
       return {ref, begin,
               handler_.start({ref, program, program.ops()[ref.index], tag, slots, waits}), nullptr};
     } catch (...) {
+      if (lock.owns_lock()) lock.unlock();
       return {ref, begin, {}, std::current_exception()};
     }
   }
 
   void complete(OpRef ref, Nanos begin, std::exception_ptr error) {
-    const Nanos now = now_ns();
-    Lane& lane = lanes_[board_.op(ref).lane];
-    lane.last_end = now;
-    lane.account.end(now);
-    add_span(trace_, board_, ref, begin, now);
     if (error) fail(std::move(error));
-    board_.stamp(now);
-    const auto freed = board_.completed(ref);
-    try {
-      for (const prefetch::Freed& slot : freed) handler_.freed(slot);
-    } catch (...) {
-      fail(std::current_exception());
-    }
-    if (board_.finished(ref.instance)) record(ref.instance, now);
-    if (board_.stuck()) fail_stuck();
-    if (board_.idle()) progress_.notify_all();
+    guarded([&] {
+      const Nanos now = now_ns();
+      Lane& lane = lanes_[board_.op(ref).lane];
+      lane.last_end = now;
+      lane.account.end(now);
+      add_span(trace_, board_, ref, begin, now);
+      board_.stamp(now);
+      for (const prefetch::Freed& slot : board_.completed(ref)) handler_.freed(slot);
+      if (board_.finished(ref.instance)) record(ref.instance, now);
+      if (board_.stuck()) fail_stuck();
+    });
+    ended();
+  }
+
+  /// An op that was taken: wait() may return, although the scoreboard has failed over it.
+  void ended() {
+    if (--running_ == 0 && stopped_) progress_.notify_all();
   }
 
   void record(std::uint32_t instance, Nanos now) {
@@ -253,12 +287,12 @@ class Overlapped final : public Driver {
     }
   }
 
-  void halt() {
+  void halt() noexcept {
     stopped_ = true;
     board_.stop();
     progress_.notify_all();
   }
-  void fail(std::exception_ptr error) {
+  void fail(std::exception_ptr error) noexcept {
     if (!error_) error_ = std::move(error);
     halt();
   }
@@ -278,6 +312,7 @@ class Overlapped final : public Driver {
   Records records_;
   std::condition_variable progress_;  // wait() waits here
   std::exception_ptr error_;          // the first one
+  std::size_t running_ = 0;           // ops that were taken and have not ended
   bool stopped_ = false;
   bool refused_ = false;  // a program came after the stop
   bool closing_ = false;

@@ -95,7 +95,7 @@ TEST_P(DriverConformance, AnOpIsGivenTheSlotsOfWhatItNamesAndNoOthers) {
     EXPECT_THROW(context.slot(99), Error);
     std::vector<prefetch::BufferId> named;
     for (const auto& [id, slot] : context.slots) named.push_back(id);
-    EXPECT_THAT(named, ElementsAre(record_, master_, root));
+    EXPECT_THAT(named, ElementsAre(master_, root));
     EXPECT_EQ(&context.program, made.get());
     EXPECT_EQ(&context.op, &made->ops()[1]);
     return Ticket{};
@@ -105,6 +105,30 @@ TEST_P(DriverConformance, AnOpIsGivenTheSlotsOfWhatItNamesAndNoOthers) {
   run->wait(0);
   EXPECT_EQ(handler_.started().size(), 2U);
   EXPECT_EQ(handler_.freed_slots(), 2U);
+}
+
+TEST_P(DriverConformance, ABufferWithoutBytesOrdersOpsAndTakesNoSlot) {
+  auto made = program();
+  const auto control = made->buffer({});
+  made->op(op(kHost, {}, {control}));
+  made->op(op(kStream, {control}, {record_}));
+  made->op(op(kHost, {record_}, {control}));
+  made->op(op(kHost, {control, record_}, {record_}));
+  made->seal();
+  handler_.on_start = [&](const OpContext& context) {
+    EXPECT_TRUE(context.slots.empty());
+    for (const auto id : {control, record_}) {
+      test::expect_error(Errc::kLogic, {"has no bytes"}, [&] { context.slot(id); });
+    }
+    return Ticket{};
+  };
+  const auto run = driver();
+  run->append(made, 0);
+  const auto finished = run->wait(0);
+  EXPECT_THAT(handler_.started(), ElementsAre(prefetch::OpRef{0, 0}, prefetch::OpRef{0, 1},
+                                              prefetch::OpRef{0, 2}, prefetch::OpRef{0, 3}));
+  EXPECT_EQ(handler_.freed_slots(), 0U);
+  EXPECT_THAT(finished.at(0).peak_slots, ElementsAre(1U));  // the persistent one with bytes
 }
 
 TEST_P(DriverConformance, APredicatedOpIsGivenTheSlotOfItsRecord) {

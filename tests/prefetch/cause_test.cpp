@@ -241,10 +241,10 @@ class Steps {
     }
     const Program& program = *stream_.programs[ref.instance];
     for (const BufferId root : program.accesses(ref.index).roots) {
-      const auto last = freed_.find({program.info(root).pool, board_.slot(ref, root)});
-      if (program.info(root).pool != kNoPool && last != freed_.end()) {
-        RC_ASSERT(last->second <= ready);
-      }
+      const PoolId pool = program.info(root).pool;
+      if (pool == kNoPool) continue;
+      const auto last = freed_.find({pool, board_.slot(ref, root)});
+      if (last != freed_.end()) RC_ASSERT(last->second <= ready);
     }
   }
 

@@ -258,6 +258,65 @@ TEST(Scoreboard, ForgettingFinishedReadersKeepsThoseInFlight) {
   EXPECT_TRUE(board.has_next(2));
 }
 
+TEST(Scoreboard, TheReadsOfOneStreamAreOneEdgeForTheNextWriterThoseOfAHostLaneOneEach) {
+  for (const Lane& readers : {kStream, kHost}) {
+    Writing w;
+    const BufferId x = w.control();
+    w.op(kSecond, {}, {x});
+    for (int i = 0; i < 5; ++i) w.op(kFirst, {x}, {});
+    w.op(kSecond, {}, {x});
+    auto board = board_with(w, {}, {readers, kHost});
+    board.append(w.done());
+    const std::size_t war = readers.issue == Issue::kFifo ? 1 : 5;
+    EXPECT_EQ(board.edges(), 5 + war + 1);  // reads after the write, writes after them and it
+  }
+}
+
+TEST(Scoreboard, AWriterOnAThirdStreamWaitsForTheLastReaderOfEachOfTheOthers) {
+  Writing w;
+  const BufferId x = w.control();
+  for (const LaneId lane : {kFirst, kSecond, kFirst, kSecond, kFirst}) w.op(lane, {x}, {});
+  w.op(2, {}, {x});
+  auto board = board_with(w, {}, {kStream, kStream, kStream});
+  board.append(w.done());
+  const auto issue = [&](LaneId lane) {
+    const OpRef op = must_start(board, lane);
+    board.issued(op);
+    return op;
+  };
+  const OpRef a = issue(kFirst), b = issue(kSecond), c = issue(kFirst), d = issue(kSecond);
+  EXPECT_FALSE(board.has_next(2));
+  const OpRef e = issue(kFirst);
+  const OpRef writer = must_start(board, 2);
+  EXPECT_THAT(board.stream_waits(writer), ElementsAre(d, e));
+  for (const OpRef op : {a, c, e, b}) board.completed(op);
+  EXPECT_THAT(board.stream_waits(writer), ElementsAre(d));
+  board.completed(d);
+  EXPECT_TRUE(board.stream_waits(writer).empty());
+}
+
+TEST(Scoreboard, AReaderOnAStreamReplacesOneOfAProgramThatIsGone) {
+  auto residents = std::make_shared<Residents>();
+  const BufferId weight = residents->buffer({});
+  residents->seal();
+  Scoreboard board(residents, {}, {kStream, kHost});
+  const auto append = [&](LaneId lane, std::vector<BufferId> reads, std::vector<BufferId> writes) {
+    Writing w(residents);
+    w.op(lane, std::move(reads), std::move(writes));
+    board.append(w.done());
+  };
+  for (int i = 0; i < 3; ++i) {
+    append(kFirst, {weight}, {});
+    const OpRef reader = must_start(board, kFirst);
+    board.issued(reader);
+    if (i < 2) board.completed(reader);
+  }
+  append(kSecond, {}, {weight});
+  EXPECT_FALSE(board.has_next(kSecond));
+  board.completed({2, 0});
+  EXPECT_TRUE(board.has_next(kSecond));
+}
+
 TEST(Scoreboard, PersistentsHaveTheirSlotsForTheWholeRun) {
   auto residents = std::make_shared<Residents>();
   const BufferId a = residents->buffer({0, 4_KiB, MemoryTag::kState});
@@ -275,6 +334,31 @@ TEST(Scoreboard, PersistentsHaveTheirSlotsForTheWholeRun) {
   EXPECT_EQ(board.slot(ref, c), 2U);
   board.completed(ref);
   EXPECT_EQ(board.free_slots(0), 1U);
+}
+
+TEST(Scoreboard, BuffersWithoutBytesOrderOpsOfEveryProgramAndHaveNoSlot) {
+  auto residents = std::make_shared<Residents>();
+  const BufferId kept = residents->buffer({});
+  residents->seal();
+  Writing first(residents), second(residents);
+  const BufferId control = first.control();
+  first.op(0, {}, {control});
+  first.op(1, {control}, {kept});
+  second.op(2, {kept}, {kept});
+  Scoreboard board(residents, {pool_of(1)}, {kHost, kHost, kHost});
+  board.append(first.done());
+  board.append(second.done());
+  EXPECT_EQ(board.peak_slots(0), 0U);
+  for (const LaneId lane : {0U, 1U, 2U}) {
+    for (const LaneId later : {1U, 2U}) EXPECT_EQ(board.has_next(later), later == lane);
+    const OpRef op = must_start(board, lane);
+    EXPECT_THROW(board.slot(op, kept), Error);
+    if (lane == 0) {
+      EXPECT_THROW(board.slot(op, control), Error);
+    }
+    EXPECT_TRUE(board.completed(op).empty());
+  }
+  EXPECT_TRUE(board.idle());
 }
 
 TEST(Scoreboard, StopStartsNothingMoreAndLetsStartedOpsComplete) {

@@ -16,8 +16,7 @@ inline bool conflict(const RandomStream& stream, prefetch::OpRef a, prefetch::Op
   const prefetch::LeafId first = stream.residents->end_leaf();
   const auto meet = [&](const auto& l, const auto& r) {
     return std::any_of(l.begin(), l.end(), [&](prefetch::LeafId leaf) {
-      return (leaf < first || a.instance == b.instance) &&
-             std::find(r.begin(), r.end(), leaf) != r.end();
+      return (leaf < first || a.instance == b.instance) && r.contains(leaf);
     });
   };
   return meet(x.writes, y.writes) || meet(x.writes, y.reads) || meet(x.reads, y.writes);

@@ -2,7 +2,6 @@
 /// What an op computed says whether it ran at the right time and in the right place.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -49,7 +48,8 @@ class OpMemory {
   template <class SlotOf>
   void claim(prefetch::OpRef ref, SlotOf slot_of) {
     for (const auto root : stream_.programs[ref.instance]->accesses(ref.index).roots) {
-      claim_slot(ref, root, slot_of(root));
+      const auto pool = stream_.programs[ref.instance]->info(root).pool;
+      if (pool != prefetch::kNoPool) claim_slot(pool, slot_of(root), owner(ref.instance, root));
     }
   }
 
@@ -137,12 +137,9 @@ class OpMemory {
     complaint_.compare_exchange_strong(none, text);
   }
 
-  void claim_slot(prefetch::OpRef ref, prefetch::BufferId root, std::uint32_t slot) {
-    const auto pool = stream_.programs[ref.instance]->info(root).pool;
-    if (pool == prefetch::kNoPool) return;
+  void claim_slot(prefetch::PoolId pool, std::uint32_t slot, std::uint64_t self) {
     SLUICE_CHECK(slot < owners_[pool].size(), kLogic, "a pool has handed out more than it has");
     std::uint64_t current = 0;
-    const std::uint64_t self = owner(ref.instance, root);
     if (!owners_[pool][slot].compare_exchange_strong(current, self, std::memory_order_relaxed) &&
         current != self) {
       complain("two buffers own one slot");
@@ -157,9 +154,7 @@ class OpMemory {
       const std::uint64_t value = cell(ref, leaf, slot_of);
       readings.poison |= value == kPoison;
       readings.all = mix(readings.all, value);
-      if (!std::binary_search(access.writes.begin(), access.writes.end(), leaf)) {
-        readings.kept = mix(readings.kept, value);
-      }
+      if (!access.writes.contains(leaf)) readings.kept = mix(readings.kept, value);
     }
     return readings;
   }
