@@ -64,9 +64,9 @@ std::vector<Field> run_fields() {
 
 std::vector<Field> data_fields() {
   using C = Config;
-  using D = train::DataOptions;
-  using train::DataFormat;
-  using train::TokenDType;
+  using D = data::DataOptions;
+  using data::DataFormat;
+  using data::TokenDType;
   return {
       key("data.train", paths(), "files to train on; * and ? match names", &C::data, &D::train),
       key("data.valid", paths(), "files to evaluate on", &C::data, &D::valid),
@@ -126,9 +126,9 @@ std::vector<Field> train_fields() {
 std::vector<Field> numeric_fields() {
   using C = Config;
   using O = train::OptimizerOptions;
-  using S = train::SchedulerOptions;
+  using S = data::SchedulerOptions;
+  using data::SchedulerType;
   using train::OptimizerType;
-  using train::SchedulerType;
   const auto dtype = choice<DType>({{"bf16", DType::kBf16}, {"fp32", DType::kF32}});
   return {
       key("precision.compute", dtype, "of forward and backward; master weights are fp32",

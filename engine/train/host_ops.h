@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "cpu_adam/optimizer.h"
+#include "engine/data/options.h"
 #include "engine/schedule/setup.h"
 #include "engine/train/batches.h"
 #include "engine/train/op_bytes.h"
@@ -26,7 +27,7 @@ struct StepResult {
 /// How the numbers of a step are decided.
 struct Rules {
   OptimizerOptions optimizer;
-  SchedulerOptions scheduler;
+  data::SchedulerOptions scheduler;
   TrainOptions train;
   std::int64_t steps = 0;  ///< of the whole run
   std::uint64_t seed = 0;
