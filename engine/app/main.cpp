@@ -1,13 +1,17 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <exception>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "engine/app/commands.h"
 #include "engine/app/environment.h"
+#include "engine/app/report.h"
 #include "engine/base/error.h"
-#include "engine/base/log.h"
+#include "engine/config/nearest.h"
+#include "engine/config/value.h"
 
 namespace {
 
@@ -21,6 +25,54 @@ void add_file(CLI::App& verb, Arguments& arguments) {
   verb.add_option("FILE", arguments.file, "the run file (docs/config.md)")->required();
   verb.add_option("KEY=VALUE", arguments.overrides,
                   "values that replace the file's, as train.steps=50");
+}
+
+std::vector<std::string> verbs_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(verb->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> options_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+/// `app` is the last verb that was understood.
+std::string complaint(const CLI::App& app, const CLI::ParseError& e) {
+  const std::vector<std::string> verbs = verbs_of(app);
+  const std::vector<std::string> surplus = app.remaining();
+  if (surplus.empty()) {
+    return verbs.empty() ? e.what() : fmt::format("no verb; there are {}", fmt::join(verbs, ", "));
+  }
+  const std::string& word = surplus.front();
+  const bool option = word.starts_with('-');
+  const std::vector<std::string> known = option ? options_of(app) : verbs;
+  const auto close = sluice::config::nearest(word, known);
+  return fmt::format("no {} '{}'{}",
+                     option          ? "option"
+                     : verbs.empty() ? "argument"
+                                     : "verb",
+                     sluice::config::shown(word),
+                     close           ? fmt::format("; did you mean '{}'?", *close)
+                     : known.empty() ? " is taken"
+                                     : fmt::format("; there are {}", fmt::join(known, ", ")));
+}
+
+[[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& e) {
+  const CLI::App* verb = &app;
+  std::string path = "sluice";
+  while (!verb->get_subcommands().empty()) {
+    verb = verb->get_subcommands().front();
+    path += " " + verb->get_name();
+  }
+  throw sluice::Error(sluice::Errc::kConfig,
+                      fmt::format("{} ({} --help)", complaint(*verb, e), path));
 }
 
 int run(int argc, char** argv) {
@@ -43,8 +95,8 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    const int code = app.exit(e);
-    return code == 0 ? 0 : 2;
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    refuse(app, e);
   }
   namespace cli = sluice::app;
   if (train->parsed()) {
@@ -64,16 +116,7 @@ int main(int argc, char** argv) {
   sluice::app::prepare_process();
   try {
     return run(argc, argv);
-  } catch (const sluice::Error& e) {
-    sluice::log::error(e.what());
-    return sluice::exit_code(e.code);
-  } catch (const std::bad_alloc&) {
-    sluice::log::error(
-        "this machine has no memory left for the run; lower tiers.cpu.limit, "
-        "train.train_micro_batch_size_per_gpu or data.seq_len, or use a smaller model");
-    return sluice::exit_code(sluice::Errc::kEnv);
   } catch (const std::exception& e) {
-    sluice::log::error(e.what());
-    return 1;
+    return sluice::app::report(e);
   }
 }

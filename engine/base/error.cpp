@@ -1,6 +1,24 @@
 #include "engine/base/error.h"
 
+#include <fmt/format.h>
+
+#include <string_view>
+
 namespace sluice {
+namespace {
+
+/// "engine/base/error.cpp:12": without the folder in which the repository lay when it was compiled,
+/// which is what the compiler's path of this file has in front.
+std::string place_of(const std::source_location& where) {
+  constexpr std::string_view kThisFile = "engine/base/error.cpp";
+  const std::string_view here = std::source_location::current().file_name();
+  const std::string_view repository = here.substr(0, here.rfind(kThisFile));
+  std::string_view file = where.file_name();
+  if (file.starts_with(repository)) file.remove_prefix(repository.size());
+  return fmt::format("{}:{}", file, where.line());
+}
+
+}  // namespace
 
 int exit_code(Errc code) noexcept {
   switch (code) {
@@ -24,6 +42,12 @@ int exit_code(Errc code) noexcept {
       return 1;
   }
   return 1;
+}
+
+std::string text_of(const Error& error) {
+  if (error.code != Errc::kLogic) return error.what();
+  return fmt::format("{} (internal error at {}; please report it)", error.what(),
+                     place_of(error.where));
 }
 
 }  // namespace sluice

@@ -37,6 +37,10 @@ class Error : public std::runtime_error {
   std::source_location where;
 };
 
+/// What people read: the message, and of kLogic also the place in the source, relative to the
+/// repository, so that they can report it.
+std::string text_of(const Error& error);
+
 }  // namespace sluice
 
 /// Throws Error when `cond` is false; `msg` is built only then.

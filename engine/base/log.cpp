@@ -5,6 +5,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -41,6 +42,30 @@ spdlog::logger make_logger(spdlog::sink_ptr sink, const std::string& pattern) {
   return logger;
 }
 
+/// Of UTF-8; what is no UTF-8 counts as well, or a bit less.
+std::size_t columns(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
+}
+
+void append_wrapped(std::string& out, std::string_view line) {
+  std::size_t used = columns(line);
+  if (used <= kColumns) {
+    out += line;
+    return;
+  }
+  used = 0;
+  while (!line.empty()) {
+    const std::size_t end = std::min(line.find(' '), line.size());
+    const std::string_view word = line.substr(0, end);
+    const bool fits = used + 1 + columns(word) <= kColumns;
+    if (used > 0) out += fits ? ' ' : '\n';
+    out += word;
+    used = columns(word) + (used > 0 && fits ? used + 1 : 0);
+    line.remove_prefix(std::min(end + 1, line.size()));
+  }
+}
+
 class Log {
  public:
   void set_level(Level level) {
@@ -65,7 +90,7 @@ class Log {
     if (level < lowest_) return;
     const bool loud = level >= Level::kWarning;
     hide_status();
-    (loud ? stderr_ : stdout_).log(to_spdlog(level), line);
+    (loud ? stderr_ : stdout_).log(to_spdlog(level), loud ? wrapped(line) : line);
     show_status();
     if (file_) {
       file_->log(to_spdlog(level), line);
@@ -113,6 +138,17 @@ Log& the_log() {
 }
 
 }  // namespace
+
+std::string wrapped(std::string_view text) {
+  std::string out;
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', from), text.size());
+    append_wrapped(out, text.substr(from, end - from));
+    if (end < text.size()) out += '\n';
+    from = end + 1;
+  }
+  return out;
+}
 
 void set_level(Level level) {
   the_log().set_level(level);

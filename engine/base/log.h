@@ -1,14 +1,23 @@
 /// Lines for people: to the terminal, and to `train.log` once a run has a folder. Warnings and
-/// errors go to stderr, the rest to stdout.
+/// errors go to stderr, `wrapped`, the rest to stdout.
 ///
 /// Thread  any
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace sluice::log {
 
 enum class Level { kDebug, kInfo, kWarning, kError };
+
+/// A line of a warning or an error on the terminal has at most this many characters.
+inline constexpr std::size_t kColumns = 120;
+
+/// `text` with its longer lines broken between words. A word that is too long stands alone, whole:
+/// it is a path that somebody will want to copy.
+std::string wrapped(std::string_view text);
 
 void set_level(Level level);
 /// From now on lines also go to this file (appended), first the warnings and errors that were said

@@ -12,6 +12,7 @@
 #include "cpu_adam/options.h"
 #include "engine/base/dtype.h"
 #include "engine/base/log.h"
+#include "engine/data/options.h"
 #include "engine/memory/options.h"
 #include "engine/schedule/options.h"
 #include "engine/train/options.h"
@@ -70,12 +71,12 @@ struct Config {
   std::string output_dir = "runs/${name}";  ///< ${name} stays in paths while the name is auto
   std::uint64_t seed = 1337;
   ModelOptions model;
-  train::DataOptions data;
+  data::DataOptions data;
   train::TrainOptions train;  ///< after a load all three batch sizes are set
   train::EvalOptions eval;
   PrecisionOptions precision;
   train::OptimizerOptions optimizer;
-  train::SchedulerOptions scheduler;
+  data::SchedulerOptions scheduler;
   Execution execution = Execution::kOverlapped;
   ComputeOptions compute;
   schedule::Options zero_optimization;

@@ -43,46 +43,64 @@ std::vector<Field> run_fields() {
   using C = Config;
   using M = ModelOptions;
   return {
-      key("version", whole(1, 1), "of this format", &C::version),
+      key("version", whole(1, 1), "The version of this format, which has only one so far",
+          &C::version),
       key("name", or_auto(folder_name()),
-          "of the run's folder; auto picks one with a counter. A given name must be new", &C::name),
-      key("output_dir", path(), "where the run is written", &C::output_dir),
-      key("seed", integer<std::uint64_t>(0, INT64_MAX), "of initialisation and shuffling",
-          &C::seed),
+          "The name of the run and of its folder, which must not exist yet. auto takes the run "
+          "file's name, with a number behind it where that is taken",
+          &C::name),
+      key("output_dir", path(), "The folder that the run writes to", &C::output_dir),
+      key("seed", integer<std::uint64_t>(0, INT64_MAX),
+          "The seed from which the first weights and the order of the samples are drawn", &C::seed),
       key("execution",
           choice<Execution>(
               {{"overlapped", Execution::kOverlapped}, {"serial", Execution::kSerial}}),
-          "serial runs op by op, for debugging; both give the same bits", &C::execution),
+          "overlapped runs computation, copies and drives at the same time; serial runs one "
+          "operation after another, which helps debugging. Both give the same bits",
+          &C::execution),
       key("model.config", or_null(free_map()),
-          "the keys of a Hugging Face config.json, instead of a preset", &C::model, &M::config),
-      key("model.preset", or_null(word()), "a model by name, instead of config", &C::model,
+          "The model as the keys of a Hugging Face config.json. A run names either this or "
+          "model.preset",
+          &C::model, &M::config),
+      key("model.preset", or_null(word()),
+          "A model that sluice knows by name. A run names either this or model.config", &C::model,
           &M::preset),
       key("model.init", choice<ModelInit>({{"random", ModelInit::kRandom}}),
-          "where the first weights come from", &C::model, &M::init),
+          "Where the first weights come from. random draws them from the seed", &C::model,
+          &M::init),
   };
 }
 
 std::vector<Field> data_fields() {
   using C = Config;
-  using D = train::DataOptions;
-  using train::DataFormat;
-  using train::TokenDType;
+  using D = data::DataOptions;
+  using data::DataFormat;
+  using data::TokenDType;
   return {
-      key("data.train", paths(), "files to train on; * and ? match names", &C::data, &D::train),
-      key("data.valid", paths(), "files to evaluate on", &C::data, &D::valid),
+      key("data.train", paths(),
+          "The files to train on. * and ? match any letters of a name, ** any folders", &C::data,
+          &D::train),
+      key("data.valid", paths(), "The files to evaluate on. Without any there is no evaluation",
+          &C::data, &D::valid),
       key("data.format",
           choice<DataFormat>({{"auto", DataFormat::kAuto},
                               {"tokens", DataFormat::kTokens},
                               {"text", DataFormat::kText}}),
-          "auto: .bin files are tokens, all others text, read as bytes", &C::data, &D::format),
+          "What the files hold: token ids, or text, of which each byte is a token. auto takes "
+          "files that end in .bin for token ids and all others for text",
+          &C::data, &D::format),
       key("data.token_dtype",
           choice<TokenDType>({{"auto", TokenDType::kAuto},
                               {"uint16", TokenDType::kUint16},
                               {"uint32", TokenDType::kUint32}}),
-          "of token files; auto: uint16 when the vocabulary fits in it", &C::data, &D::token_dtype),
-      key("data.seq_len", whole(1, 1 << 24), "tokens per sample", &C::data, &D::seq_len),
-      key("data.shuffle", boolean(), "a new order of the samples in each epoch", &C::data,
-          &D::shuffle),
+          "The type of a token id in token files. auto takes uint16 when the vocabulary fits in "
+          "it, else uint32",
+          &C::data, &D::token_dtype),
+      key("data.seq_len", whole(1, 1 << 24), "Tokens per sample", &C::data, &D::seq_len),
+      key("data.shuffle", boolean(),
+          "true visits the samples in a new random order in each epoch, false in the order of the "
+          "files",
+          &C::data, &D::shuffle),
   };
 }
 
@@ -94,76 +112,96 @@ std::vector<Field> train_fields() {
   const auto batch = or_auto(whole(1, kMostBatch));
   return {
       key("train.steps", or_null(count(0, kMostCount)),
-          "length of the run; 0 only writes the initial weights. At most one of steps, epochs and "
-          "tokens; none is one epoch",
+          "The length of the run in steps; 0 only writes the initial weights. At most one of "
+          "steps, epochs and tokens may be set; without any the run takes one epoch",
           &C::train, &T::steps),
-      key("train.epochs", or_null(count(1, kMostEpochs)), "length of the run", &C::train,
-          &T::epochs),
-      key("train.tokens", or_null(count(1, kMostCount)), "length of the run", &C::train,
-          &T::tokens),
+      key("train.epochs", or_null(count(1, kMostEpochs)),
+          "The length of the run in passes over the training data", &C::train, &T::epochs),
+      key("train.tokens", or_null(count(1, kMostCount)), "The length of the run in tokens",
+          &C::train, &T::tokens),
       key("train.train_micro_batch_size_per_gpu", batch,
-          "samples per forward pass. Any two of the three batch sizes decide the third; auto is 1 "
+          "Samples per forward pass. Any two of the three batch sizes decide the third; auto is 1 "
           "where nothing decides",
           &C::train, &T::train_micro_batch_size_per_gpu),
-      key("train.gradient_accumulation_steps", batch, "micro-batches per step", &C::train,
+      key("train.gradient_accumulation_steps", batch,
+          "Forward passes per step: how many micro-batches are summed into one gradient", &C::train,
           &T::gradient_accumulation_steps),
-      key("train.train_batch_size", batch, "samples per step", &C::train, &T::train_batch_size),
+      key("train.train_batch_size", batch,
+          "Samples per step: the micro-batch size times the micro-batches per step", &C::train,
+          &T::train_batch_size),
       key("train.gradient_clipping", or_null(number(0, 1e30, Ends::kOpenLow)),
-          "largest global norm of the gradient; null is off", &C::train, &T::gradient_clipping),
+          "A gradient whose norm over all parameters is larger than this is scaled down to it; "
+          "null never scales it",
+          &C::train, &T::gradient_clipping),
       key("train.on_nonfinite",
           choice<OnNonFinite>({{"skip", OnNonFinite::kSkip}, {"stop", OnNonFinite::kStop}}),
-          "what to do with a step whose gradient is inf or nan; the state stays as it was",
+          "What to do when the gradient of a step is inf or nan: skip the step, leaving weights "
+          "and optimizer state as they were, or stop the run",
           &C::train, &T::on_nonfinite),
-      key("train.max_skips", count(1, kMostCount), "this many skipped steps in a row end the run",
-          &C::train, &T::max_skips),
-      key("eval.every", count(0, kMostCount), "steps between evaluations; 0 is only at the end",
-          &C::eval, &E::every),
-      key("eval.batches", count(1, kMostCount), "micro-batches per evaluation", &C::eval,
-          &E::batches),
+      key("train.max_skips", count(1, kMostCount),
+          "The run stops after this many skipped steps in a row", &C::train, &T::max_skips),
+      key("eval.every", count(0, kMostCount),
+          "Evaluate after every so many steps; 0 evaluates only at the end", &C::eval, &E::every),
+      key("eval.batches", count(1, kMostCount), "How many micro-batches one evaluation takes",
+          &C::eval, &E::batches),
   };
 }
 
 std::vector<Field> numeric_fields() {
   using C = Config;
   using O = train::OptimizerOptions;
-  using S = train::SchedulerOptions;
+  using S = data::SchedulerOptions;
+  using data::SchedulerType;
   using train::OptimizerType;
-  using train::SchedulerType;
   const auto dtype = choice<DType>({{"bf16", DType::kBf16}, {"fp32", DType::kF32}});
   return {
-      key("precision.compute", dtype, "of forward and backward; master weights are fp32",
+      key("precision.compute", dtype,
+          "The type in which forward and backward pass compute. The optimizer always keeps its own "
+          "weights in fp32",
           &C::precision, &PrecisionOptions::compute),
       key("precision.grad_dtype", or_auto(dtype),
-          "of a step's gradient; bf16 needs one micro-batch per step and bf16 compute. A tied "
-          "embedding has two gradients, whose sum is always fp32",
+          "The type of a step's gradient. bf16 needs one micro-batch per step and bf16 compute. A "
+          "tied embedding has two gradients, whose sum is always fp32",
           &C::precision, &PrecisionOptions::grad_dtype),
       key("optimizer.type",
           choice<OptimizerType>({{"adamw", OptimizerType::kAdamW}, {"adam", OptimizerType::kAdam}}),
-          "adam adds weight decay to the gradient, adamw to the weight", &C::optimizer, &O::type),
-      key("optimizer.lr", number(0, 1000), "peak learning rate", &C::optimizer, &O::lr),
+          "adamw subtracts weight decay from the weights, adam adds it to the gradient",
+          &C::optimizer, &O::type),
+      key("optimizer.lr", number(0, 1000), "The highest learning rate of the run", &C::optimizer,
+          &O::lr),
       key("optimizer.betas", pair_of(number(0, 1, Ends::kOpenHigh)),
-          "decay of the first and the second moment", &C::optimizer, &O::betas),
-      key("optimizer.eps", number(1e-30, 1), "added to the root of the second moment",
+          "How much of the first and of the second moment is kept in each step", &C::optimizer,
+          &O::betas),
+      key("optimizer.eps", number(1e-30, 1),
+          "A small number that is added to the root of the second moment, so that nothing is "
+          "divided by 0",
           &C::optimizer, &O::eps),
       key("optimizer.weight_decay", number(0, 1000),
-          "on tensors of two or more dimensions; biases and norms are not decayed", &C::optimizer,
-          &O::weight_decay),
+          "How strongly weights are pulled towards 0. It applies to tensors of two or more "
+          "dimensions, not to biases and norms",
+          &C::optimizer, &O::weight_decay),
       key("scheduler.type",
           choice<SchedulerType>({{"cosine", SchedulerType::kCosine},
                                  {"constant", SchedulerType::kConstant},
                                  {"linear", SchedulerType::kLinear},
                                  {"wsd", SchedulerType::kWsd}}),
-          "of the learning rate after warm-up", &C::scheduler, &S::type),
+          "How the learning rate goes down after warm-up: along half a cosine, not at all, along a "
+          "straight line, or (wsd) along a straight line over the last fifth of all steps",
+          &C::scheduler, &S::type),
       key("scheduler.warmup_steps", count_or_fraction(kMostCount),
-          "steps from 0 to the peak learning rate, or their share of all steps", &C::scheduler,
-          &S::warmup_steps),
-      key("scheduler.min_lr_ratio", fraction(), "last learning rate as a share of the peak",
-          &C::scheduler, &S::min_lr_ratio),
+          "For how many steps, or what share of all steps, the learning rate goes up from 0 to "
+          "optimizer.lr",
+          &C::scheduler, &S::warmup_steps),
+      key("scheduler.min_lr_ratio", fraction(),
+          "The learning rate at the end, as a share of optimizer.lr", &C::scheduler,
+          &S::min_lr_ratio),
       key("compute.threads", or_auto(integer<unsigned>(1, 4096)),
-          "of the forward and backward pass on a CPU; part of a run's numbers. auto: the cores",
+          "Threads of the forward and backward pass on a CPU; another number gives other bits. "
+          "auto takes one per core",
           &C::compute, &ComputeOptions::threads),
       key("compute.loss_chunk", or_auto(whole(1, 1 << 30)),
-          "columns of the vocabulary that the head takes at a time; part of a run's numbers",
+          "How many columns of the vocabulary the output layer takes at a time; another number "
+          "gives other bits",
           &C::compute, &ComputeOptions::loss_chunk),
   };
 }
@@ -182,55 +220,60 @@ std::vector<Field> placement_fields() {
                              {"none", ParamHome::kNone},
                              {"nvme", ParamHome::kNvme},
                              {"auto", ParamHome::kCpu}}),
-          "home of the weights; none is the device, auto is cpu", &C::zero_optimization,
-          &Z::offload_param),
+          "Where the weights live between uses: none is the device, auto is cpu",
+          &C::zero_optimization, &Z::offload_param),
       key("zero_optimization.offload_gradient.device",
           choice<GradientHome>({{"cpu", GradientHome::kCpu},
                                 {"none", GradientHome::kNone},
                                 {"auto", GradientHome::kCpu}}),
-          "home of the gradients; none is the device, auto is cpu", &C::zero_optimization,
-          &Z::offload_gradient),
+          "Where the gradients live until the optimizer takes them: none is the device, auto is "
+          "cpu",
+          &C::zero_optimization, &Z::offload_gradient),
       key("zero_optimization.offload_optimizer.device",
           choice<OptimizerHome>({{"cpu", OptimizerHome::kCpu},
                                  {"nvme", OptimizerHome::kNvme},
                                  {"auto", OptimizerHome::kCpu}}),
-          "home of master weights and moments; auto is cpu", &C::zero_optimization,
-          &Z::offload_optimizer),
+          "Where the optimizer's weights and moments live between steps: auto is cpu",
+          &C::zero_optimization, &Z::offload_optimizer),
       key("zero_optimization.offload_activation.device",
           choice<ActivationHome>({{"none", ActivationHome::kNone},
                                   {"cpu", ActivationHome::kCpu},
                                   {"nvme", ActivationHome::kNvme},
                                   {"auto", ActivationHome::kNone}}),
-          "where the inputs of the layers wait for backward; none is the device, auto is none",
+          "Where the inputs of the layers wait for the backward pass: none and auto are the device",
           &C::zero_optimization, &Z::offload_activation),
       key("zero_optimization.sub_group_size", or_auto(size(kGrainOfState, kMostBytes, 1_B)),
-          "bytes of state (12 per parameter) that the optimizer takes at a time; auto: 4 to 64 "
-          "MiB, "
-          "as makes the simulated step shortest. DeepSpeed counts elements here",
+          "How many bytes of state (12 per parameter) the optimizer takes at a time. auto takes "
+          "what makes the simulated step shortest, from 4 to 64 MiB. DeepSpeed counts elements "
+          "here, not bytes",
           &C::zero_optimization, &Z::sub_group_size),
       key("tiers.gpu.limit", size_or_fraction(),
-          "how much of the device a run may use; a cap mimics a smaller card. Where the device "
-          "computes in host memory both tiers come from it: a size counts first; two without one "
-          "get what they need and share the rest",
+          "How much of the device's memory a run may use; less than it has mimics a smaller card. "
+          "Where the device computes in host memory both tiers come from it: a size counts first, "
+          "and two tiers without one get what they need and share the rest",
           &C::tiers, &memory::Options::gpu, &memory::GpuTier::limit),
       key("tiers.gpu.unified",
           choice<Unified>({{"auto", Unified::kAuto}, {"false", Unified::kFalse}}),
-          "false copies even where device and host share their memory", &C::tiers,
-          &memory::Options::gpu, &memory::GpuTier::unified),
+          "false copies between device and host even where they share their memory, as if they did "
+          "not",
+          &C::tiers, &memory::Options::gpu, &memory::GpuTier::unified),
       key("tiers.cpu.limit", or_auto(size_or_fraction()),
-          "how much of what is available of the host's memory, to the machine and to its cgroup; "
-          "auto: all of it, less reserve",
+          "How much of the host's memory a run may use, of what the machine and its cgroup have "
+          "available; auto takes all of that but tiers.cpu.reserve",
           &C::tiers, &memory::Options::cpu, &memory::CpuTier::limit),
       key("tiers.cpu.reserve", size(0_B, kMostBytes, 1_B),
-          "left to the rest of the machine when limit is auto", &C::tiers, &memory::Options::cpu,
-          &memory::CpuTier::reserve),
-      key("tiers.nvme.paths", paths(), "folders, one per drive; none is a folder of the run",
+          "How much of the host's memory is left to the rest of the machine when tiers.cpu.limit "
+          "is auto",
+          &C::tiers, &memory::Options::cpu, &memory::CpuTier::reserve),
+      key("tiers.nvme.paths", paths(),
+          "The folders of the nvme tier, one per drive. Without any it is a folder of the run",
           &C::tiers, &memory::Options::nvme, &memory::NvmeTier::paths),
-      key("tiers.nvme.limit", size_or_fraction(), "how much of the free space", &C::tiers,
-          &memory::Options::nvme, &memory::NvmeTier::limit),
+      key("tiers.nvme.limit", size_or_fraction(),
+          "How much of the drives' free space a run may use", &C::tiers, &memory::Options::nvme,
+          &memory::NvmeTier::limit),
       key("tiers.nvme.allow_ram_path", boolean(),
-          "accept a tmpfs: a test of the code, not of a drive", &C::tiers, &memory::Options::nvme,
-          &memory::NvmeTier::allow_ram_path),
+          "true accepts a folder that lies in memory (tmpfs), which tests the code but not a drive",
+          &C::tiers, &memory::Options::nvme, &memory::NvmeTier::allow_ram_path),
   };
 }
 
@@ -247,30 +290,32 @@ std::vector<Field> machine_fields() {
           choice<Engine>({{"auto", Engine::kAuto},
                           {"io_uring", Engine::kIoUring},
                           {"threads", Engine::kThreads}}),
-          "how requests reach the drives; auto: io_uring where the kernel allows it", &C::aio,
-          &A::engine),
+          "How requests reach the drives: io_uring, or threads that read and write. auto takes "
+          "io_uring where the kernel allows it",
+          &C::aio, &A::engine),
       key("aio.direct",
           choice<Direct>(
               {{"auto", Direct::kAuto}, {"true", Direct::kTrue}, {"false", Direct::kFalse}}),
-          "past the page cache; auto: where a real write, read and compare works", &C::aio,
-          &A::direct),
-      key("aio.block_size", auto_is(A{}.block_size, size(4_KiB, 1_GiB, 4_KiB)), "of a request",
-          &C::aio, &A::block_size),
+          "Whether requests go past the page cache (O_DIRECT). auto tries it with a write and a "
+          "read at the start",
+          &C::aio, &A::direct),
+      key("aio.block_size", auto_is(A{}.block_size, size(4_KiB, 1_GiB, 4_KiB)),
+          "Bytes per request to a drive", &C::aio, &A::block_size),
       key("aio.queue_depth", auto_is(A{}.queue_depth, integer<unsigned>(1, 4096)),
-          "requests in flight", &C::aio, &A::queue_depth),
-      also(key("aio.threads", or_auto(integer<unsigned>(1, 1024)), "of the engine threads", &C::aio,
-               &A::threads),
+          "How many requests are under way at a time", &C::aio, &A::queue_depth),
+      also(key("aio.threads", or_auto(integer<unsigned>(1, 1024)),
+               "How many threads the engine threads has", &C::aio, &A::threads),
            {"aio.intra_op_parallelism", "aio.thread_count"}),
       key("activation_checkpointing.policy",
           choice<schedule::Recompute>({{"none", schedule::Recompute::kNone},
                                        {"auto", schedule::Recompute::kAuto},
                                        {"every_layer", schedule::Recompute::kEveryLayer}}),
-          "which layers run their forward again in backward. auto: all where weights are fetched "
-          "for each use, else those that the device has no room to keep; none is only for weights "
-          "that stay there",
+          "Which layers run their forward pass again in the backward pass instead of keeping it. "
+          "auto is all of them where weights are fetched for each use, else those that the device "
+          "has no room to keep; none is only for weights that stay on the device",
           &C::zero_optimization, &schedule::Options::recompute),
       key("cpu_adam.threads", or_auto(integer<unsigned>(1, 4096)),
-          "of the optimizer; auto: every core", &C::cpu_adam, &P::threads),
+          "Threads of the optimizer. auto takes one per core", &C::cpu_adam, &P::threads),
       key("cpu_adam.isa",
           choice<Isa>({{"auto", Isa::kAuto},
                        {"avx512", Isa::kAvx512},
@@ -278,32 +323,37 @@ std::vector<Field> machine_fields() {
                        {"sse2", Isa::kSse2},
                        {"neon", Isa::kNeon},
                        {"scalar", Isa::kScalar}}),
-          "instructions of the optimizer; all give the same bits", &C::cpu_adam, &P::isa),
+          "Which instructions the optimizer uses; all give the same bits. auto takes the best that "
+          "the machine has",
+          &C::cpu_adam, &P::isa),
       key("cpu_adam.stores",
           choice<Stores>({{"auto", Stores::kAuto},
                           {"streaming", Stores::kStreaming},
                           {"cached", Stores::kCached}}),
-          "streaming goes past the caches; auto: a short probe at start decides", &C::cpu_adam,
-          &P::stores),
+          "Whether the optimizer writes past the caches (streaming) or through them (cached). auto "
+          "measures both at the start",
+          &C::cpu_adam, &P::stores),
       key("checkpoint.final_dtype", choice<DType>({{"bf16", DType::kBf16}, {"fp32", DType::kF32}}),
-          "of the weights in final/", &C::checkpoint, &CheckpointOptions::final_dtype),
-      key("logging.log_every", count(1, kMostCount), "steps between two lines", &C::logging,
-          &LoggingOptions::log_every),
+          "The type of the weights in final/", &C::checkpoint, &CheckpointOptions::final_dtype),
+      key("logging.log_every", count(1, kMostCount), "Print one line per so many steps",
+          &C::logging, &LoggingOptions::log_every),
       key("logging.level",
           choice<log::Level>({{"debug", log::Level::kDebug},
                               {"info", log::Level::kInfo},
                               {"warning", log::Level::kWarning},
                               {"error", log::Level::kError}}),
-          "least weight of a line in the log", &C::logging, &LoggingOptions::level),
+          "What is printed and logged: this and everything more serious, in the order debug, info, "
+          "warning, error",
+          &C::logging, &LoggingOptions::level),
       key("logging.progress",
           choice<Progress>(
               {{"auto", Progress::kAuto}, {"true", Progress::kTrue}, {"false", Progress::kFalse}}),
-          "one line that is rewritten at every step, instead of a line each; auto: on a terminal. "
-          "train.log has all lines",
+          "true rewrites one line at every step, false prints a line each. auto is true on a "
+          "terminal. train.log always has all lines",
           &C::logging, &LoggingOptions::progress),
       key("profile.steps", or_null(step_range(kMostStepsProfiled)),
-          "steps, counted from 1, of which the run's folder gets a Chrome trace, trace.json; null "
-          "is none",
+          "The steps, counted from 1, of which a Chrome trace is written to trace.json in the "
+          "run's folder; null writes none",
           &C::profile, &train::ProfileOptions::steps),
   };
 }

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/file_kind.h"
 #include "engine/config/read.h"
 #include "engine/config/value.h"
 #include "engine/config/write.h"
@@ -230,9 +231,13 @@ ValuePtr with_override(const ValuePtr& root, const std::string& text) {
 
 /// At most one byte more than a run file may have: enough to see that it is too large.
 std::string read_file(const std::string& file) {
-  std::error_code ec;
-  if (std::filesystem::is_directory(file, ec)) {
+  std::error_code none;
+  const std::filesystem::file_status status = std::filesystem::status(file, none);
+  if (is_directory(status)) {
     fail(file, "a folder; name the run file in it, as " + file + "/run.yaml");
+  }
+  if (exists(status) && !is_regular_file(status)) {  // opening a FIFO would wait for a writer
+    fail(file, fmt::format("{}; a run file is read from a file only", kind_of(status)));
   }
   errno = 0;
   std::ifstream in(file, std::ios::binary);

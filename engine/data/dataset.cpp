@@ -14,9 +14,6 @@
 namespace sluice::data {
 namespace {
 
-using train::DataFormat;
-using train::TokenDType;
-
 DataFormat format_of(const std::string& path) {
   const std::string ending = std::filesystem::path(path).extension().string();
   if (ending == ".bin") return DataFormat::kTokens;
@@ -28,7 +25,7 @@ DataFormat format_of(const std::string& path) {
   return DataFormat::kText;
 }
 
-DataFormat common_format(const train::DataOptions& options, const std::vector<std::string>& paths) {
+DataFormat common_format(const DataOptions& options, const std::vector<std::string>& paths) {
   if (options.format != DataFormat::kAuto) return options.format;
   const DataFormat format = format_of(paths.front());
   for (const std::string& path : paths) {
@@ -58,7 +55,7 @@ std::int64_t little_endian(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Dataset::Dataset(const train::DataOptions& options, const std::vector<std::string>& globs,
+Dataset::Dataset(const DataOptions& options, const std::vector<std::string>& globs,
                  std::int64_t vocab)
     : seq_len_(options.seq_len), vocab_(vocab) {
   SLUICE_CHECK(seq_len_ >= 1, kConfig,

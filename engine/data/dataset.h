@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/base/units.h"
-#include "engine/train/options.h"
+#include "engine/data/options.h"
 
 namespace sluice::data {
 
@@ -41,8 +41,7 @@ class Dataset {
   };
 
   /// The files that `globs` names (see glob.h); `vocab` is the model's.
-  Dataset(const train::DataOptions& options, const std::vector<std::string>& globs,
-          std::int64_t vocab);
+  Dataset(const DataOptions& options, const std::vector<std::string>& globs, std::int64_t vocab);
 
   std::int64_t samples() const noexcept { return (tokens_ - 1) / seq_len_; }
   std::int64_t seq_len() const noexcept { return seq_len_; }

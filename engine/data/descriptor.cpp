@@ -20,7 +20,7 @@ std::string because(int error) {
 }  // namespace
 
 Descriptor::Descriptor(std::string path, int flags, mode_t mode)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), flags | O_CLOEXEC, mode)) {
+    : path_(std::move(path)), fd_(::open(path_.c_str(), flags | O_CLOEXEC | O_NONBLOCK, mode)) {
   SLUICE_CHECK(fd_ >= 0, kIo, fmt::format("{}: cannot be opened: {}", path_, because(errno)));
 }
 

@@ -11,7 +11,7 @@
 
 namespace sluice::data {
 
-/// An open file.
+/// An open file. What has become a FIFO or a device since somebody looked is not waited for.
 ///
 /// Owns    the descriptor
 /// Thread  any, as pread and write are

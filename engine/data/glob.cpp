@@ -3,11 +3,14 @@
 #include <fmt/core.h>
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <span>
 
 #include "engine/base/error.h"
+#include "engine/base/file_kind.h"
 
 namespace sluice::data {
 namespace {
@@ -53,11 +56,10 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
+/// Whatever has this name; what is no file is sorted out at the end.
 Found take(const fs::path& path) {
-  const fs::file_status status = status_of(path);
-  SLUICE_CHECK(fs::exists(status), kIo,
+  SLUICE_CHECK(fs::exists(status_of(path)), kIo,
                fmt::format("{}: is a link to a file that is not there", path.string()));
-  if (!fs::is_regular_file(status)) return {};
   return {path.lexically_normal().string()};
 }
 
@@ -97,19 +99,32 @@ Found walk(const fs::path& at, Parts parts) {
   return found;
 }
 
+/// `all`: what the pattern matches, none of it a file.
+[[noreturn]] void refuse(const std::string& glob, const Found& all) {
+  std::error_code none;
+  if (all.empty()) {
+    throw Error(Errc::kConfig, fmt::format("data: '{}' matches no file (working directory {})",
+                                           glob, fs::current_path(none).string()));
+  }
+  const fs::file_status status = status_of(*all.begin());
+  throw Error(
+      Errc::kConfig,
+      fmt::format("data: '{}' matches no file: {} is {}; {}", glob, *all.begin(), kind_of(status),
+                  fs::is_directory(status) ? "add /* or /** for the files in it"
+                                           : "data is read from files only"));
+}
+
 Found expand(const std::string& glob) {
   std::error_code none;
   if (fs::is_regular_file(glob, none)) return take(glob);
   const std::vector<std::string> parts = parts_of(glob);
-  Found found;
-  if (!parts.empty()) found = walk(fs::path(glob).root_path(), parts);
-  SLUICE_CHECK(
-      !found.empty(), kConfig,
-      fmt::format("data: '{}' matches no file{}", glob,
-                  fs::is_directory(glob, none)
-                      ? "; it is a folder: add /* or /** for the files in it"
-                      : fmt::format(" (working directory {})", fs::current_path(none).string())));
-  return found;
+  const Found all = parts.empty() ? Found{} : walk(fs::path(glob).root_path(), parts);
+  Found files;
+  std::ranges::copy_if(all, std::inserter(files, files.end()), [](const std::string& path) {
+    return fs::is_regular_file(status_of(path));
+  });
+  if (files.empty()) refuse(glob, all);
+  return files;
 }
 
 }  // namespace

@@ -10,10 +10,12 @@ namespace sluice::data {
 ///
 /// `*`, `?` and `[a-z]` match inside one folder or file name, a part that is `**` any number of
 /// folders: `engine/**/*.cpp`, `docs/**`. Names that begin with a dot must be written out, and `**`
-/// does not follow links to folders, so that it ends. Folders and devices are skipped. A file whose
-/// own name holds such characters is found by it. Relative patterns start at the working directory.
+/// does not follow links to folders, so that it ends. Folders, devices and the like are skipped. A
+/// file whose own name holds such characters is found by it. Relative patterns start at the working
+/// directory.
 ///
-/// Throws  kConfig when there is no pattern, or one that matches no file; kIo for a folder that
+/// Throws  kConfig when there is no pattern, or one that matches no file (says what it matches
+/// then); kIo for a folder that
 ///         cannot be listed and for a link to nothing
 std::vector<std::string> expand_globs(const std::vector<std::string>& globs);
 

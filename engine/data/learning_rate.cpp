@@ -11,8 +11,6 @@
 namespace sluice::data {
 namespace {
 
-using train::SchedulerType;
-
 /// How much of the way from `from` to `to` is done at `step`, 0 to 1.
 double progress(std::int64_t step, std::int64_t from, std::int64_t to) {
   if (step >= to) return 1.0;
@@ -39,7 +37,7 @@ double remaining(SchedulerType type, std::int64_t step, std::int64_t warmup, std
 
 }  // namespace
 
-std::int64_t warmup_steps(const train::SchedulerOptions& options, std::int64_t total) {
+std::int64_t warmup_steps(const SchedulerOptions& options, std::int64_t total) {
   if (const auto* count = std::get_if<std::int64_t>(&options.warmup_steps)) {
     SLUICE_CHECK(*count >= 0, kConfig,
                  fmt::format("scheduler.warmup_steps: {} steps; 0 or more", *count));
@@ -52,8 +50,7 @@ std::int64_t warmup_steps(const train::SchedulerOptions& options, std::int64_t t
   return std::llround(share * static_cast<double>(total));
 }
 
-double lr_at(const train::SchedulerOptions& options, double base, std::int64_t step,
-             std::int64_t total) {
+double lr_at(const SchedulerOptions& options, double base, std::int64_t step, std::int64_t total) {
   SLUICE_CHECK(step >= 0, kLogic, fmt::format("the learning rate of step {}", step));
   const double ratio = options.min_lr_ratio;
   SLUICE_CHECK(ratio >= 0.0 && ratio <= 1.0, kConfig,

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/train/options.h"
+#include "engine/data/options.h"
 
 namespace sluice::data {
 
@@ -13,7 +13,7 @@ inline constexpr double kWsdDecayShare = 0.2;
 /// How many steps warm up: the count, or the fraction of `total` to the nearest step.
 ///
 /// Throws  kConfig for a negative count and a fraction outside 0 to 1
-std::int64_t warmup_steps(const train::SchedulerOptions& options, std::int64_t total);
+std::int64_t warmup_steps(const SchedulerOptions& options, std::int64_t total);
 
 /// The learning rate of step `step` (the first is 0) of `total`.
 ///
@@ -27,7 +27,6 @@ std::int64_t warmup_steps(const train::SchedulerOptions& options, std::int64_t t
 /// there is of it.
 ///
 /// Throws  kConfig for min_lr_ratio outside 0 to 1, and as warmup_steps; kLogic for step < 0
-double lr_at(const train::SchedulerOptions& options, double base, std::int64_t step,
-             std::int64_t total);
+double lr_at(const SchedulerOptions& options, double base, std::int64_t step, std::int64_t total);
 
 }  // namespace sluice::data

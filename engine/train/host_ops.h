@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cpu_adam/optimizer.h"
+#include "engine/data/options.h"
 #include "engine/schedule/gradient_route.h"
 #include "engine/schedule/setup.h"
 #include "engine/train/batches.h"
@@ -28,7 +29,7 @@ struct StepResult {
 /// How the numbers of a step are decided.
 struct Rules {
   OptimizerOptions optimizer;
-  SchedulerOptions scheduler;
+  data::SchedulerOptions scheduler;
   TrainOptions train;
   std::int64_t steps = 0;  ///< of the whole run
   std::uint64_t seed = 0;

@@ -12,6 +12,7 @@
 #include "cpu_adam/options.h"
 #include "engine/base/dtype.h"
 #include "engine/data/metrics.h"
+#include "engine/data/options.h"
 #include "engine/executor/driver.h"
 #include "engine/memory/options.h"
 #include "engine/memory/slot_memory.h"
@@ -41,12 +42,12 @@ struct Hooks {
 struct Job {
   shape::Decoder decoder;
   std::uint64_t seed = 1337;
-  DataOptions data;
+  data::DataOptions data;
   TrainOptions train;
   EvalOptions eval;
   ProfileOptions profile;
   OptimizerOptions optimizer;
-  SchedulerOptions scheduler;
+  data::SchedulerOptions scheduler;
   schedule::Options homes;
   schedule::GradDType grad_dtype = schedule::GradDType::kAuto;
   DType compute = DType::kBf16;

@@ -1,26 +1,11 @@
-/// What to train on, for how long, and with which numbers.
+/// For how long to train, and with which numbers.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <variant>
-#include <vector>
 
 namespace sluice::train {
-
-enum class DataFormat : std::uint8_t { kAuto, kTokens, kText };
-enum class TokenDType : std::uint8_t { kAuto, kUint16, kUint32 };
-
-struct DataOptions {
-  std::vector<std::string> train;              ///< globs
-  std::vector<std::string> valid;              ///< globs; may be empty
-  DataFormat format = DataFormat::kAuto;       ///< auto: .bin is tokens, anything else text
-  TokenDType token_dtype = TokenDType::kAuto;  ///< auto: uint16 when the vocabulary fits in it
-  std::int64_t seq_len = 1024;
-  bool shuffle = true;
-};
 
 enum class OnNonFinite : std::uint8_t { kSkip, kStop };
 
@@ -49,15 +34,6 @@ struct OptimizerOptions {
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
   double weight_decay = 0.1;  ///< on tensors of two or more dimensions
-};
-
-enum class SchedulerType : std::uint8_t { kConstant, kLinear, kCosine, kWsd };
-
-struct SchedulerOptions {
-  SchedulerType type = SchedulerType::kCosine;
-  /// A count of steps, or a fraction of all steps.
-  std::variant<std::int64_t, double> warmup_steps = 0.03;
-  double min_lr_ratio = 0.1;
 };
 
 /// Steps of a run, counted from 1, both ends included.

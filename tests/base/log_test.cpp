@@ -53,6 +53,42 @@ TEST(Log, AStatusStaysBelowTheLinesThatCome) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: a warning\n");
 }
 
+TEST(Log, LongLinesAreBrokenBetweenWords) {
+  const std::string word(39, 'x');  // three of them and two spaces are 119 characters
+  const std::string three = word + ' ' + word + ' ' + word;
+  EXPECT_EQ(log::wrapped(three), three);
+  EXPECT_EQ(log::wrapped(three + "y " + word), three + "y\n" + word);
+  EXPECT_EQ(log::wrapped(three + "yy " + word), word + ' ' + word + '\n' + word + "yy " + word);
+  EXPECT_EQ(log::wrapped(three + " " + three + " z"), three + "\n" + three + "\nz");
+}
+
+TEST(Log, LinesThatFitStayAsTheyAre) {
+  EXPECT_EQ(log::wrapped(""), "");
+  const std::string table = "what\n  a    1\n  b   22\n";
+  EXPECT_EQ(log::wrapped(table), table);
+}
+
+TEST(Log, ALongWordStaysWhole) {
+  const std::string path(300, '/');
+  EXPECT_EQ(log::wrapped("at " + path + " it ends"), "at\n" + path + "\nit ends");
+}
+
+TEST(Log, CharactersAreCountedNotBytes) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "\xc3\xa9 ";  // e with an accent
+  EXPECT_EQ(log::wrapped(text + "e"), text.substr(0, text.size() - 1) + "\ne");
+}
+
+TEST(Log, WarningsAndErrorsAreWrappedOnTheTerminal) {
+  const std::string word(100, 'x');
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  log::error(word + ' ' + word);
+  log::info(word + ' ' + word);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "error: " + word + '\n' + word + '\n');
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), word + ' ' + word + '\n');
+}
+
 TEST(Log, AFileThatCannotBeOpenedIsAnError) {
   test::expect_error(Errc::kIo, {"/proc/nowhere/train.log"},
                      [] { log::to_file("/proc/nowhere/train.log"); });

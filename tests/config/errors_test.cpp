@@ -1,6 +1,7 @@
 // Files, overrides and variables that are refused, and that the message says why.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -71,6 +72,7 @@ class BadFiles : public testing::Test {
       load(path, {}, {});
     } catch (const Error& e) {
       EXPECT_EQ(e.code, Errc::kConfig);
+      test::expect_short(e.what());
       EXPECT_THAT(e.what(), StartsWith(path));
       return std::string(e.what()).substr(path.size());
     }
@@ -86,6 +88,13 @@ TEST_F(BadFiles, MissingIsNamed) {
 
 TEST_F(BadFiles, AFolderIsNoFile) {
   EXPECT_THAT(load_refusal(folder_.path()), StartsWith(": a folder;"));
+}
+
+/// Nobody writes to it: opening it to read would wait for ever.
+TEST_F(BadFiles, WhatIsNoFileIsSaidAndNotWaitedFor) {
+  ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
+  EXPECT_THAT(load_refusal(folder_ / "fifo"), StartsWith(": a FIFO;"));
+  EXPECT_THAT(load_refusal("/dev/zero"), StartsWith(": a device;"));
 }
 
 TEST_F(BadFiles, EmptyIsSaid) {

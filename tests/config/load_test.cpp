@@ -51,7 +51,7 @@ TEST(Load, EveryTypeIsRead) {
   EXPECT_THAT(c.data.train, ElementsAre("a.txt", "b.txt"));
   EXPECT_THAT(c.data.valid, ElementsAre("c.bin"));
   EXPECT_FALSE(c.data.shuffle);
-  EXPECT_EQ(c.data.format, train::DataFormat::kTokens);
+  EXPECT_EQ(c.data.format, data::DataFormat::kTokens);
   EXPECT_EQ(c.train.tokens, 1'100'000);
   EXPECT_EQ(c.train.gradient_clipping, std::nullopt);
   EXPECT_EQ(c.optimizer.lr, 2e-5);

@@ -10,6 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/config/load.h"
+#include "tests/support/short_refusal.h"
 
 namespace sluice::config {
 
@@ -20,6 +21,7 @@ inline std::string refusal(const std::string& text, const std::vector<std::strin
     from_text(text, overrides, environment);
   } catch (const Error& e) {
     EXPECT_EQ(e.code, Errc::kConfig);
+    test::expect_short(e.what());
     return e.what();
   }
   return {};

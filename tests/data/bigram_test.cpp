@@ -41,7 +41,7 @@ TEST(Bigram, WithoutDataItIsUniformForAnyVocabulary) {
 class BigramFiles : public Folder {
  protected:
   Dataset text(const std::string& name, const std::string& content, std::int64_t seq_len) const {
-    train::DataOptions options;
+    DataOptions options;
     options.seq_len = seq_len;
     return {options, {write(name, content)}, 256};
   }
@@ -61,7 +61,7 @@ TEST_F(BigramFiles, LossIsTheMeanOverTheFirstSamplesAndPairsAcrossSamplesCountOn
 }
 
 TEST_F(BigramFiles, LargeVocabularyNeedsNoSquareOfIt) {
-  train::DataOptions options;
+  DataOptions options;
   options.seq_len = 100;
   std::vector<std::uint16_t> ids;
   for (int i = 0; i < 100'001; ++i) ids.push_back(static_cast<std::uint16_t>(i * 7));
@@ -73,7 +73,7 @@ TEST_F(BigramFiles, MisuseIsRefused) {
   const Dataset data = text("a.txt", "abcdef", 2);
   expect_error(Errc::kLogic, {"3 of 2"}, [&] { bigram_loss(data, data, 3); });
   expect_error(Errc::kLogic, {"0 of 2"}, [&] { bigram_loss(data, data, 0); });
-  train::DataOptions options;
+  DataOptions options;
   options.seq_len = 2;
   const Dataset other(options, {path("a.txt")}, 128);
   expect_error(Errc::kLogic, {"256", "128"}, [&] { bigram_loss(data, other, 1); });

@@ -13,9 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_error;
-using train::DataFormat;
-using train::DataOptions;
-using train::TokenDType;
 using Ids = std::vector<std::int64_t>;
 
 class DatasetFiles : public Folder {

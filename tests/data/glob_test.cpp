@@ -1,5 +1,10 @@
 #include "engine/data/glob.h"
 
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "tests/data/folder.h"
@@ -94,7 +99,23 @@ TEST_F(Glob, PatternThatMatchesNothingIsNamed) {
 }
 
 TEST_F(Glob, FolderIsRefusedWithTheRightSpelling) {
-  expect_error(Errc::kConfig, {"folder", "/**"}, [&] { names({"b"}); });
+  expect_error(Errc::kConfig, {"b is a folder", "/**"}, [&] { names({"b"}); });
+}
+
+TEST_F(Glob, WhatIsNoFileIsSkippedByAPatternAndNamedWhereNothingElseMatches) {
+  ASSERT_EQ(::mkfifo(path("b/fifo.cpp").c_str(), 0600), 0);
+  EXPECT_EQ(names({"b/*.cpp"}), (Names{"b/[x].cpp", "b/a.cpp"}));
+  expect_error(Errc::kConfig, {"b/fifo.cpp is a FIFO"}, [&] { names({"b/fifo.cpp"}); });
+  expect_error(Errc::kConfig, {"b/fifo.cpp is a FIFO"}, [&] { names({"b/fifo.*"}); });
+  expect_error(Errc::kConfig, {"/dev/zero is a device"}, [&] { expand_globs({"/dev/zero"}); });
+
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path("socket").copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  ::close(listener);
+  expect_error(Errc::kConfig, {"socket is a socket"}, [&] { names({"socket"}); });
 }
 
 }  // namespace

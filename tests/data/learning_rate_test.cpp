@@ -11,8 +11,6 @@ namespace sluice::data {
 namespace {
 
 using test::expect_error;
-using train::SchedulerOptions;
-using train::SchedulerType;
 
 SchedulerOptions options(SchedulerType type, std::variant<std::int64_t, double> warmup,
                          double min_lr_ratio) {
