@@ -89,7 +89,7 @@ std::vector<Setup> chunk_choices(const Setup& setup) {
 }
 
 Bytes missing_in(Tier tier, const Plan& draft, const Limits& limits) {
-  return beyond(draft.minimum[index(tier)], limits[index(tier)]);
+  return beyond(draft.minimum[index(tier)], limits.tiers[index(tier)]);
 }
 
 Bytes missing_of_host(const Plan& draft, const Limits& limits) {

@@ -124,8 +124,7 @@ Candidate decide(const Setup& setup, const Limits& limits, std::int64_t evaluati
 bool has_all(Candidate& candidate) {
   const Setup& setup = candidate.draft->setup;
   if (setup.may_keep() && setup.kept_layers < setup.model.decoder.layers) return false;
-  Limits endless;
-  endless.fill(std::numeric_limits<Bytes>::max());
+  const Limits endless{{kEndless, kEndless, kEndless}, kEndless};
   return candidate.chooser->choose(endless).slots == candidate.choice.slots;
 }
 
@@ -134,7 +133,7 @@ bool has_all(Candidate& candidate) {
 Offer offer(const Setup& open, const Plan& now, double now_s, Tier tier,
             std::int64_t evaluation_batches, const prefetch::CostModel& cost) {
   Limits limits = now.limits;
-  limits[index(tier)] += kOffer;
+  limits.tiers[index(tier)] += kOffer;
   const double then = decide(open, limits, evaluation_batches, cost).choice.seconds;
   if (then == std::numeric_limits<double>::infinity()) return {tier, kOffer, std::nullopt};
   return {tier, kOffer, std::min(now_s, then)};

@@ -25,14 +25,15 @@
 
 namespace sluice::plan {
 
-/// Bytes that a run may use, by prefetch::Tier.
-struct Limits : prefetch::BytesByTier {
-  constexpr Limits() : prefetch::BytesByTier{} {}
-  constexpr Limits(Bytes gpu, Bytes cpu, Bytes nvme) : prefetch::BytesByTier{gpu, cpu, nvme} {}
-  constexpr Limits(const prefetch::BytesByTier& tiers) : prefetch::BytesByTier(tiers) {}
+inline constexpr Bytes kEndless = std::numeric_limits<Bytes>::max();
 
-  /// Where the device computes in host memory: of gpu and cpu together.
-  Bytes host = std::numeric_limits<Bytes>::max();
+/// Bytes that a run may use. Both are always said: neither follows from the other.
+struct Limits {
+  constexpr Limits(const prefetch::BytesByTier& of_tiers, Bytes of_host)
+      : tiers(of_tiers), host(of_host) {}
+
+  prefetch::BytesByTier tiers;
+  Bytes host;  ///< of gpu and cpu together, where the device computes in host memory; else kEndless
 };
 /// By pool.
 using Slots = std::vector<std::uint32_t>;
@@ -68,7 +69,7 @@ struct Plan {
   prefetch::Lanes lanes;
   Programs programs;
   Slots minimum_slots;  ///< of the serial run
-  Limits limits{};
+  Limits limits{{}, 0};
   prefetch::BytesByTier minimum{};  ///< of the serial minimum
   prefetch::BytesByTier planned{};  ///< of the pools
   Forecast forecast;

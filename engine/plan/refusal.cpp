@@ -213,7 +213,8 @@ std::string too_small(Tier tier, const Plan& draft, const Limits& limits) {
   std::string text = fmt::format(
       "the {} tier is too small: the smallest plan needs {} ({}), tiers.{}.limit gives {}: {}",
       name_of(tier), format_bytes(draft.minimum[index(tier)]), classes(bytes_by_tag(draft, tier)),
-      name_of(tier), format_bytes(limits[index(tier)]), short_by(missing_in(tier, draft, limits)));
+      name_of(tier), format_bytes(limits.tiers[index(tier)]),
+      short_by(missing_in(tier, draft, limits)));
   if (tier == Tier::kGpu) text += unmeasured(draft);
   text += "; raise the limit";
   for (const Tier other : prefetch::kTiers) {

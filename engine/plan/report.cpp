@@ -16,7 +16,7 @@ std::string tiers(const Plan& plan) {
     if (plan.planned[i] == 0) continue;
     text += fmt::format("{}{:<4} tier: serial minimum {}, planned {} of {}",
                         text.empty() ? "" : "\n", name_of(tier), format_bytes(plan.minimum[i]),
-                        format_bytes(plan.planned[i]), format_bytes(plan.limits[i]));
+                        format_bytes(plan.planned[i]), format_bytes(plan.limits.tiers[i]));
   }
   return text;
 }

@@ -54,6 +54,7 @@ class Chooser {
   void trim(Slots& slots);
   std::uint32_t fewest(Slots slots, prefetch::PoolId pool, double bound);
   Choice squeezed(Choice from, const Limits& limits);
+  Choice without_a_few(const Choice& from, const std::vector<prefetch::Tier>& tiers, Bytes excess);
   Choice by_share(const Limits& limits);
 
   const Plan& draft_;
@@ -62,6 +63,6 @@ class Chooser {
   std::optional<Choice> trimmed_;
 };
 
-Limits bytes_by_tier(const prefetch::Pools& pools, const Slots& slots);
+prefetch::BytesByTier bytes_by_tier(const prefetch::Pools& pools, const Slots& slots);
 
 }  // namespace sluice::plan

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "engine/plan/rates.h"
@@ -16,8 +17,8 @@
 namespace sluice::testing {
 namespace {
 
-Limits bytes_of_pools(const Plan& p) {
-  Limits bytes{};
+BytesByTier bytes_of_pools(const Plan& p) {
+  BytesByTier bytes{};
   for (const auto& pool : p.catalog.pools) bytes[index(pool.tier)] += pool.slot * pool.slots;
   return bytes;
 }
@@ -30,8 +31,16 @@ std::vector<std::uint32_t> slots_of(const Plan& p) {
 
 /// With every tier at its serial minimum.
 Plan smallest_plan(const Setup& setup, std::int64_t evaluation_batches) {
-  return make_plan(setup, require_minimum(setup, kPlenty, evaluation_batches), evaluation_batches);
+  return make_plan(setup, just(require_minimum(setup, kPlenty, evaluation_batches)),
+                   evaluation_batches);
 }
+
+/// A limit of the tiers says nothing of the memory that two of them may share, nor the other way
+/// round.
+static_assert(!std::is_default_constructible_v<Limits>);
+static_assert(!std::is_constructible_v<Limits, BytesByTier>);
+static_assert(!std::is_convertible_v<BytesByTier, Limits>);
+static_assert(!std::is_convertible_v<Limits, BytesByTier>);
 
 /// All that one step defines in a pool, twice, and its persistents: no pool can use more.
 Slots ample_slots(const Plan& p) {
@@ -95,16 +104,24 @@ TEST_P(EveryPlan, WithMemoryToSpareIsAsFastAsMemoryWithoutEndAndTakesNoMoreThanI
 TEST(Plan, NeverExceedsALimitNorFallsBelowItsMinimumNorIsSlowerThanThere) {
   EXPECT_TRUE(rc::check([] {
     const auto setup = setup_of(*rc::gen::elementOf(all_placements()));
-    Limits limits = require_minimum(setup, kPlenty, 0);
+    Limits limits = just(require_minimum(setup, kPlenty, 0));
     const Plan most = make_plan(setup, kPlenty);
     for (const Tier tier : kTiers) {
-      Bytes& limit = limits[index(tier)];
+      Bytes& limit = limits.tiers[index(tier)];
       const Bytes up_to = most.planned[index(tier)] + 64_KiB;
       if (limit < up_to) limit = *rc::gen::inRange<Bytes>(limit, up_to + 1);
     }
+    if (*rc::gen::element(false, true)) {
+      const auto both = [](const BytesByTier& bytes) {
+        return bytes[index(Tier::kGpu)] + bytes[index(Tier::kCpu)];
+      };
+      const Bytes low = both(require_minimum(setup, kPlenty, 0));
+      limits.host = *rc::gen::inRange<Bytes>(low, std::max(low, both(most.planned)) + 1);
+    }
     const Plan p = make_plan(setup, limits);
     RC_ASSERT(p.planned == bytes_of_pools(p));
-    for (const Tier tier : kTiers) RC_ASSERT(p.planned[index(tier)] <= limits[index(tier)]);
+    for (const Tier tier : kTiers) RC_ASSERT(p.planned[index(tier)] <= limits.tiers[index(tier)]);
+    RC_ASSERT(p.planned[index(Tier::kGpu)] + p.planned[index(Tier::kCpu)] <= limits.host);
     for (std::size_t i = 0; i < p.catalog.pools.size(); ++i) {
       RC_ASSERT(p.catalog.pools[i].slots >= p.minimum_slots[i]);
     }
@@ -117,13 +134,13 @@ TEST(Plan, NeverExceedsALimitNorFallsBelowItsMinimumNorIsSlowerThanThere) {
 TEST_P(EveryPlan, IsHardlySlowerWithMoreMemory) {
   const auto setup = setup_of(GetParam());
   const Plan most = make_plan(setup, kPlenty);
-  const Limits minimum = require_minimum(setup, kPlenty, 0);
+  const BytesByTier minimum = require_minimum(setup, kPlenty, 0);
   double fastest = std::numeric_limits<double>::infinity();
   for (const Bytes eighths : {0_B, 1_B, 2_B, 4_B, 8_B}) {
-    Limits limits = minimum;
+    Limits limits = just(minimum);
     for (const Tier tier : kTiers) {
       const std::size_t i = index(tier);
-      limits[i] += (std::max(most.planned[i], minimum[i]) - minimum[i]) * eighths / 8;
+      limits.tiers[i] += (std::max(most.planned[i], minimum[i]) - minimum[i]) * eighths / 8;
     }
     const double step_s = make_plan(setup, limits).forecast.step_s;
     EXPECT_LE(step_s, fastest * 1.02) << eighths << " eighths of what it wants";
@@ -134,9 +151,9 @@ TEST_P(EveryPlan, IsHardlySlowerWithMoreMemory) {
 TEST(Plan, BelowWhatItWantsGivesSlotsWhereTheyShortenTheStep) {
   const auto setup = setup_of({});
   const Plan most = make_plan(setup, kPlenty);
-  Limits limits = most.minimum;
+  Limits limits = just(most.minimum);
   for (const Tier tier : kTiers) {
-    limits[index(tier)] += (most.planned[index(tier)] - most.minimum[index(tier)]) / 2;
+    limits.tiers[index(tier)] += (most.planned[index(tier)] - most.minimum[index(tier)]) / 2;
   }
   const Plan half = make_plan(setup, limits);
   const double slowest = step_with(half, half.minimum_slots);
@@ -171,7 +188,7 @@ TEST(Plan, BelowWhatItWantsIsNearTheBestOfAllThatFit) {
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     for (const Bytes quarters : {1_B, 2_B, 3_B}) {
       Limits limits = kPlenty;
-      Bytes& limit = limits[index(tier)];
+      Bytes& limit = limits.tiers[index(tier)];
       const Bytes low = most.minimum[index(tier)];
       limit = low + (most.planned[index(tier)] - low) * quarters / 4;
       const double best = best_step(most, tier, limit, slots_of(most));
@@ -194,9 +211,9 @@ TEST(Plan, BelowWhatItWantsTakesSlotsWhereTheyAreMissedLeast) {
   rates.op_s = 1;  // every op takes as long: all lanes have work
   const auto cost = plan::cost_model(rates, schedule::make_lanes());
   const Plan most = plan::make_plan(setup, kPlenty, 0, cost);
-  Limits limits{};
+  Limits limits = kPlenty;
   for (const Tier tier : kTiers) {
-    limits[index(tier)] = (most.minimum[index(tier)] + most.planned[index(tier)]) / 2;
+    limits.tiers[index(tier)] = (most.minimum[index(tier)] + most.planned[index(tier)]) / 2;
   }
   const Plan half = plan::make_plan(setup, limits, 0, cost);
   EXPECT_LE(half.forecast.step_s, most.forecast.step_s * 1.07);
@@ -247,11 +264,11 @@ TEST(Plan, CutsTheChunksOfAutoSoThatTheyFit) {
   auto fixed = setup;
   fixed.homes.sub_group_size = 32_MiB;  // what make_setup cuts for auto
   Limits limits = kPlenty;
-  limits[index(Tier::kCpu)] = require_minimum(fixed, kPlenty, 0)[index(Tier::kCpu)] - 1;
+  limits.tiers[index(Tier::kCpu)] = require_minimum(fixed, kPlenty, 0)[index(Tier::kCpu)] - 1;
   EXPECT_THROW(require_minimum(fixed, limits, 0), Error);
   const Plan smaller = make_plan(setup, limits);
   EXPECT_LT(*smaller.setup.homes.sub_group_size, 32_MiB);
-  EXPECT_LE(smaller.planned[index(Tier::kCpu)], limits[index(Tier::kCpu)]);
+  EXPECT_LE(smaller.planned[index(Tier::kCpu)], limits.tiers[index(Tier::kCpu)]);
   EXPECT_GT(smaller.setup.chunks[0].size(), setup.chunks[0].size());
 }
 
@@ -293,11 +310,11 @@ TEST(Plan, LetsAsManyLayersKeepTheirForwardAsFitTheDevice) {
 
   auto two = setup;
   two.kept_layers = 2;
-  const Limits minimum = require_minimum(setup, kPlenty, 0);
+  const BytesByTier minimum = require_minimum(setup, kPlenty, 0);
   Limits limits = kPlenty;
-  limits[index(Tier::kGpu)] = require_minimum(two, kPlenty, 0)[index(Tier::kGpu)];
+  limits.tiers[index(Tier::kGpu)] = require_minimum(two, kPlenty, 0)[index(Tier::kGpu)];
   const Plan some = make_plan(setup, limits);
-  limits[index(Tier::kGpu)] = minimum[index(Tier::kGpu)];
+  limits.tiers[index(Tier::kGpu)] = minimum[index(Tier::kGpu)];
   const Plan none = make_plan(setup, limits);
   EXPECT_EQ(some.setup.kept_layers, 2);
   EXPECT_EQ(none.setup.kept_layers, 0);

@@ -24,18 +24,18 @@ std::string refusal(const Setup& setup, const Limits& limits) {
 /// What make_plan says of a tier that is one byte too small.
 std::string refusal_one_byte_below(const Setup& setup, Tier tier) {
   Limits limits = kPlenty;
-  limits[index(tier)] = require_minimum(setup, kPlenty, 0)[index(tier)] - 1;
+  limits.tiers[index(tier)] = require_minimum(setup, kPlenty, 0)[index(tier)] - 1;
   return refusal(setup, limits);
 }
 
 TEST(Refusal, ComesWhenAnyTierIsOneByteSmaller) {
   for (const auto param : {ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme}) {
     const auto setup = setup_of({.param = param, .micro_batches = 1});
-    const Limits minimum = require_minimum(setup, kPlenty, 0);
+    const BytesByTier minimum = require_minimum(setup, kPlenty, 0);
     for (const Tier tier : kTiers) {
       if (minimum[index(tier)] == 0) continue;
-      Limits limits = minimum;
-      --limits[index(tier)];
+      Limits limits = just(minimum);
+      --limits.tiers[index(tier)];
       EXPECT_THAT(refusal(setup, limits),
                   AllOf(HasSubstr("the " + std::string(name_of(tier)) + " tier is too small"),
                         HasSubstr("(1 B) short"),
@@ -46,9 +46,9 @@ TEST(Refusal, ComesWhenAnyTierIsOneByteSmaller) {
 
 TEST(Refusal, NamesEveryTierThatIsTooSmall) {
   const auto setup = setup_of({});
-  Limits limits = require_minimum(setup, kPlenty, 0);
-  limits[index(Tier::kCpu)] -= 1;
-  limits[index(Tier::kNvme)] -= 16_KiB;
+  Limits limits = just(require_minimum(setup, kPlenty, 0));
+  limits.tiers[index(Tier::kCpu)] -= 1;
+  limits.tiers[index(Tier::kNvme)] -= 16_KiB;
   EXPECT_THAT(refusal(setup, limits),
               AllOf(HasSubstr("the cpu tier is too small"),
                     HasSubstr("raise the limit (tiers.nvme.limit too, by 16.0 KiB)")));
@@ -59,10 +59,10 @@ TEST(Refusal, CountsOneMemoryOnce) {
   const auto setup = setup_of({.state = OptimizerHome::kCpu});
   const auto minimum = require_minimum(setup, kPlenty, 0);
   Limits limits = kPlenty;
-  limits[index(Tier::kCpu)] = minimum[index(Tier::kCpu)] - 1;
-  limits[index(Tier::kNvme)] = 0;
+  limits.tiers[index(Tier::kCpu)] = minimum[index(Tier::kCpu)] - 1;
+  limits.tiers[index(Tier::kNvme)] = 0;
   EXPECT_THAT(refusal(setup, limits), HasSubstr("which fits"));
-  limits.host = limits[index(Tier::kCpu)];
+  limits.host = limits.tiers[index(Tier::kCpu)];
   EXPECT_THAT(refusal(setup, limits), AllOf(HasSubstr("no placement fits"), HasSubstr("lacks")));
 }
 
@@ -83,7 +83,8 @@ TEST(Refusal, OfOneMemoryThatIsTooSmallForBothTiersSaysWhatEachNeeds) {
 
 TEST(Refusal, BeforeTheWorkspaceIsMeasuredSaysThatItComesOnTop) {
   auto setup = setup_of({});
-  const Limits tiny{1, kPlenty[1], kPlenty[2]};
+  Limits tiny = kPlenty;
+  tiny.tiers[index(Tier::kGpu)] = 1;
   setup.workspace = 0;
   EXPECT_THAT(refusal(setup, tiny), HasSubstr("short, and by a workspace"));
   setup.workspace = 64_KiB;
@@ -123,7 +124,8 @@ TEST(Refusal, NamesThePlacementThatFitsWithTheLeastTraffic) {
   Limits limits = kPlenty;
   Placement offloaded = p;
   offloaded.gradient = GradientHome::kCpu;
-  limits[index(Tier::kGpu)] = require_minimum(setup_of(offloaded), kPlenty, 0)[index(Tier::kGpu)];
+  limits.tiers[index(Tier::kGpu)] =
+      require_minimum(setup_of(offloaded), kPlenty, 0)[index(Tier::kGpu)];
   const std::string words = refusal(setup, limits);
   EXPECT_THAT(words,
               HasSubstr("or set zero_optimization.offload_gradient.device: cpu, which fits"));
@@ -133,9 +135,9 @@ TEST(Refusal, NamesThePlacementThatFitsWithTheLeastTraffic) {
 TEST(Refusal, SuggestsWhatIsAccepted) {
   const Placement p{.param = ParamHome::kNone, .gradient = GradientHome::kNone};
   const auto setup = setup_of(p);
-  Limits limits = require_minimum(setup, kPlenty, 0);
-  limits[index(Tier::kGpu)] /= 2;
-  limits[index(Tier::kCpu)] = limits[index(Tier::kNvme)] = kPlenty[0];
+  Limits limits = just(require_minimum(setup, kPlenty, 0));
+  limits.tiers[index(Tier::kGpu)] /= 2;
+  limits.tiers[index(Tier::kCpu)] = limits.tiers[index(Tier::kNvme)] = kPlenty.tiers[0];
   const std::string words = refusal(setup, limits);
   const auto says = [&](const char* setting) { return words.find(setting) != std::string::npos; };
   auto other = setup;
@@ -152,16 +154,16 @@ TEST(Refusal, SuggestsWhatIsAccepted) {
 
 TEST(Refusal, WaitsForTheWorkspaceWhereAnotherPlacementMayFit) {
   const auto setup = setup_of({.param = ParamHome::kNone, .gradient = GradientHome::kNone});
-  Limits limits = require_minimum(setup, kPlenty, 0);
-  limits[index(Tier::kGpu)] /= 2;
-  limits[index(Tier::kCpu)] = limits[index(Tier::kNvme)] = kPlenty[0];
+  Limits limits = just(require_minimum(setup, kPlenty, 0));
+  limits.tiers[index(Tier::kGpu)] /= 2;
+  limits.tiers[index(Tier::kCpu)] = limits.tiers[index(Tier::kNvme)] = kPlenty.tiers[0];
   EXPECT_NO_THROW(plan::require_any_placement(setup, limits, 0));
   auto known = setup;
-  known.workspace = limits[index(Tier::kGpu)];
+  known.workspace = limits.tiers[index(Tier::kGpu)];
   EXPECT_THAT(refusal(known, limits),
               AllOf(HasSubstr("workspace "), HasSubstr("no placement fits")));
 
-  limits[index(Tier::kGpu)] = 64_KiB;
+  limits.tiers[index(Tier::kGpu)] = 64_KiB;
   EXPECT_THROW(plan::require_any_placement(setup, limits, 0), Error);
 }
 
@@ -182,12 +184,12 @@ TEST(Refusal, OfWhatNoPlacementFitsSaysWhatTheSmallestOneLacks) {
   auto large = setup_of({.state = OptimizerHome::kCpu});
   large.workspace = 1_GiB;
   Limits limits = kPlenty;
-  limits[index(Tier::kGpu)] = 512_MiB;
+  limits.tiers[index(Tier::kGpu)] = 512_MiB;
   EXPECT_THAT(refusal(large, limits), AllOf(HasSubstr("lower train.train_micro_batch_size_per_gpu"),
                                             HasSubstr("no placement fits"), HasSubstr("lacks"),
                                             HasSubstr("in the gpu tier")));
   limits = kPlenty;
-  limits[index(Tier::kNvme)] = limits[index(Tier::kCpu)] = 64_KiB;
+  limits.tiers[index(Tier::kNvme)] = limits.tiers[index(Tier::kCpu)] = 64_KiB;
   EXPECT_THAT(refusal(setup_of({}), limits), HasSubstr("no placement fits"));
 }
 

@@ -8,11 +8,12 @@
 namespace sluice::plan {
 namespace {
 
-Plan plan_of(const Limits& minimum, const Limits& planned, const Limits& limits) {
+Plan plan_of(const prefetch::BytesByTier& minimum, const prefetch::BytesByTier& planned,
+             const prefetch::BytesByTier& limits) {
   Plan plan;
   plan.minimum = minimum;
   plan.planned = planned;
-  plan.limits = limits;
+  plan.limits = {limits, kEndless};
   return plan;
 }
 
