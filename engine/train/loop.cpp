@@ -36,7 +36,7 @@ struct Session::Assembly {
                 s.setup_.micro_batches),
         optimizer(s.job_.cpu_adam),
         store(open_store(s)),
-        ledger(s.plan_.limits),
+        ledger(s.plan_.limits.tiers),
         memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
         workspace(workspace_span(s), s.setup_.workspace - round_up(s.workspace_.main, kAlignment)),
         host(s.setup_, rules, batches, optimizer),
