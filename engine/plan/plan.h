@@ -2,9 +2,9 @@
 /// anything is allocated.
 ///
 /// Every program of the run is written and checked here, so a run that starts cannot meet one that
-/// does not fit. What a setup leaves open (`sub_group_size: auto`, which layers keep their forward)
-/// is decided here too, as it makes the simulated step shortest within the limits (docs/design.md
-/// 3.9).
+/// does not fit. What a setup leaves open (how many of `sweep` micro-batches go together where
+/// weights are streamed, `sub_group_size: auto`, which layers keep their forward) is decided here
+/// too, as it makes the simulated step shortest within the limits (docs/design.md 3.9).
 ///
 /// Thread  any; nothing is kept between calls
 #pragma once
@@ -73,10 +73,12 @@ struct Plan {
   prefetch::BytesByTier minimum{};  ///< of the serial minimum
   prefetch::BytesByTier planned{};  ///< of the pools
   Forecast forecast;
+  std::uint64_t work = 0;  ///< units that it took, no more than it was given
 };
 
-/// Bytes by tier of the smallest plan. Throws kBudget when a tier cannot hold it: which tier, by
-/// class of bytes, by how much it is short, and which placement would fit. Simulates nothing.
+/// Bytes by tier of the smallest plan: of as few micro-batches together as can be. Throws kBudget
+/// when a tier cannot hold it: which tier, by class of bytes, by how much it is short, and which
+/// placement would fit. Simulates nothing.
 prefetch::BytesByTier require_minimum(const schedule::Setup& setup, const Limits& limits,
                                       std::int64_t evaluation_batches);
 
@@ -85,9 +87,13 @@ prefetch::BytesByTier require_minimum(const schedule::Setup& setup, const Limits
 void require_any_placement(const schedule::Setup& setup, const Limits& limits,
                            std::int64_t evaluation_batches);
 
+/// Units of work that one plan may take, all its drafts, simulated steps and offers together: ten
+/// seconds. Counted, so that a plan does not depend on how busy the machine is.
+inline constexpr std::uint64_t kPlanningWork = 80'000'000;
+
 /// Throws  as require_minimum()
 Plan make_plan(const schedule::Setup& setup, const Limits& limits, std::int64_t evaluation_batches,
-               const prefetch::CostModel& cost);
+               const prefetch::CostModel& cost, std::uint64_t most_work = kPlanningWork);
 
 /// For people: per tier the minimum and what is planned, the slots of each pool, the simulated step
 /// and what more memory would buy.

@@ -40,11 +40,6 @@ std::vector<Memory> memories(const Limits& limits) {
   return all;
 }
 
-bool fits(const BytesByTier& bytes, const Limits& limits) {
-  return std::ranges::all_of(memories(limits),
-                             [&](const Memory& m) { return m.in_use(bytes) <= m.limit; });
-}
-
 /// Beyond this many slots a pool has nothing left to run ahead with: all that one step defines in
 /// it, twice (two steps are in flight), and its persistents.
 Slots ample_slots(const Plan& draft) {
@@ -69,14 +64,18 @@ BytesByTier bytes_by_tier(const prefetch::Pools& pools, const Slots& slots) {
   return bytes;
 }
 
-Trials::Trials(const Plan& plan, const prefetch::CostModel& cost, std::uint64_t ops)
-    : plan_(plan),
-      cost_(cost),
-      left_(ops /
-            (prefetch::kSteadySteps * std::max<std::size_t>(plan.programs.step->ops().size(), 1))) {
+Trials::Trials(const Plan& plan, const prefetch::CostModel& cost, Budget& budget,
+               std::uint64_t share)
+    : plan_(plan), cost_(cost), budget_(budget), each_(work_of_trial(plan)), share_(share) {}
+
+std::uint64_t Trials::left() const {
+  return std::min(share_, budget_.left()) / std::max<std::uint64_t>(each_, 1);
 }
 
-prefetch::SteadyStep Trials::look(const Slots& slots) const {
+std::optional<prefetch::SteadyStep> Trials::look(const Slots& slots) {
+  if (!budget_.affords(each_)) return std::nullopt;
+  budget_.spend(each_);
+  share_ -= std::min(share_, each_);
   prefetch::Pools pools = plan_.catalog.pools;
   for (PoolId i = 0; i < pools.size(); ++i) pools[i].slots = slots[i];
   return prefetch::steady_step({plan_.catalog.residents, std::move(pools), plan_.lanes},
@@ -85,22 +84,25 @@ prefetch::SteadyStep Trials::look(const Slots& slots) const {
 
 double Trials::seconds(const Slots& slots) {
   if (const auto known = seen_.find(slots); known != seen_.end()) return known->second;
-  if (left_ == 0) return kNever;
-  --left_;
-  return seen_[slots] = look(slots).seconds;
+  if (left() == 0) return kNever;
+  return seen_[slots] = look(slots)->seconds;
 }
 
-Chooser::Chooser(const Plan& draft, const prefetch::CostModel& cost, std::uint64_t ops)
-    : draft_(draft), ample_(ample_slots(draft)), trials_(draft, cost, ops) {}
+Chooser::Chooser(const Plan& draft, const prefetch::CostModel& cost, Budget& budget,
+                 std::uint64_t share)
+    : draft_(draft), ample_(ample_slots(draft)), trials_(draft, cost, budget, share) {}
 
 Choice Chooser::choose(const Limits& limits) {
-  Choice shared = by_share(limits);
+  const Choice shared = fastest({by_share(limits), draft_.minimum_slots});
   if (!trimmed_ && trials_.left() < kFewestTrials) return shared;
-  Choice best = trimmed();
-  if (fits(bytes_by_tier(draft_.catalog.pools, best.slots), limits)) return best;
-  best = squeezed(best, limits);
-  if (best.seconds == kNever) return shared;  // the trials ran out: what was taken was a guess
-  for (const Slots& slots : {shared.slots, draft_.minimum_slots}) {
+  const Choice best = squeezed(trimmed(), limits);
+  // Never: the trials ran out, and what was taken was a guess.
+  return shared.seconds < best.seconds || best.seconds == kNever ? shared : best;
+}
+
+Choice Chooser::fastest(const std::vector<Slots>& some) {
+  Choice best{some.front(), trials_.seconds(some.front())};
+  for (const Slots& slots : some) {
     const double seconds = trials_.seconds(slots);
     if (seconds < best.seconds) best = {slots, seconds};
   }
@@ -111,9 +113,7 @@ Choice Chooser::trimmed() {
   if (!trimmed_) {
     Slots slots = ample_;
     trim(slots);
-    trimmed_ = Choice{slots, trials_.seconds(slots)};
-    const double least = trials_.seconds(draft_.minimum_slots);
-    if (least < trimmed_->seconds) trimmed_ = Choice{draft_.minimum_slots, least};
+    trimmed_ = fastest({slots, draft_.minimum_slots});
   }
   return *trimmed_;
 }
@@ -196,7 +196,7 @@ Choice Chooser::without_a_few(const Choice& from, const std::vector<Tier>& tiers
 
 /// One slot at a time to the pool that is furthest below half more than its minimum; ties in order
 /// of declaration.
-Choice Chooser::by_share(const Limits& limits) {
+Slots Chooser::by_share(const Limits& limits) {
   const auto& pools = draft_.catalog.pools;
   const Slots& minimum = draft_.minimum_slots;
   Slots slots = minimum;
@@ -218,7 +218,7 @@ Choice Chooser::by_share(const Limits& limits) {
       lowest = share;
       best = i;
     }
-    if (best == prefetch::kNoPool) return {slots, kNever};
+    if (best == prefetch::kNoPool) return slots;
     ++slots[best];
     bytes[index(pools[best].tier)] += pools[best].slot;
   }

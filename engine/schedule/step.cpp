@@ -9,8 +9,6 @@
 namespace sluice::schedule {
 namespace {
 
-constexpr double kAdamBytes = 28;  // read and write master, m, v; read a gradient
-
 class Step : public ProgramWriter {
  public:
   Step(const Setup& setup, const Catalog& catalog)
@@ -204,7 +202,7 @@ class Step : public ProgramWriter {
     const BufferId gradient = gradient_chunk(where);
     const BufferId fresh = fresh_param(where);
     op_if({record_}, OpId::kAdam, LaneKind::kCpu, where, {state, gradient}, {state, fresh},
-          {.bytes = kAdamBytes * static_cast<double>(chunk_elems(where))});
+          {.bytes = static_cast<double>(chunk_elems(where) * zero::kUpdateBytesPerElem)});
     write_state(where, state, {record_});
     publish(where, fresh, {record_});
   }

@@ -2,15 +2,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <sstream>
+#include <vector>
+
 #include "tests/plan/plans.h"
 
 namespace sluice::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-std::string refusal(const Setup& setup, const Limits& limits) {
+std::string refusal(const schedule::Setup& setup, const Limits& limits) {
   try {
     require_minimum(setup, limits, 0);
   } catch (const Error& error) {
@@ -22,7 +27,7 @@ std::string refusal(const Setup& setup, const Limits& limits) {
 }
 
 /// What make_plan says of a tier that is one byte too small.
-std::string refusal_one_byte_below(const Setup& setup, Tier tier) {
+std::string refusal_one_byte_below(const schedule::Setup& setup, Tier tier) {
   Limits limits = kPlenty;
   limits.tiers[index(tier)] = require_minimum(setup, kPlenty, 0)[index(tier)] - 1;
   return refusal(setup, limits);
@@ -51,7 +56,8 @@ TEST(Refusal, NamesEveryTierThatIsTooSmall) {
   limits.tiers[index(Tier::kNvme)] -= 16_KiB;
   EXPECT_THAT(refusal(setup, limits),
               AllOf(HasSubstr("the cpu tier is too small"),
-                    HasSubstr("raise the limit (tiers.nvme.limit too, by 16.0 KiB)")));
+                    HasSubstr("raise tiers.cpu.limit, tiers.nvme.limit, or "),
+                    ContainsRegex("nvme .* 16\\.0 KiB\n")));
 }
 
 /// Where the device computes in host memory, what one tier gives up the other one needs.
@@ -74,9 +80,11 @@ TEST(Refusal, OfOneMemoryThatIsTooSmallForBothTiersSaysWhatEachNeeds) {
   EXPECT_EQ(require_minimum(setup, limits, 0), minimum);
   limits.host -= 1;
   EXPECT_THAT(refusal(setup, limits),
-              AllOf(HasSubstr("the host memory is too small"), HasSubstr("for the gpu tier (param"),
-                    HasSubstr("for the cpu tier (param"), HasSubstr("(1 B) short; free"),
-                    HasSubstr("or set zero_optimization.offload_"), HasSubstr("which fits")));
+              AllOf(HasSubstr("the host memory is too small for the gpu and the cpu tier"),
+                    HasSubstr("(1 B) short\nfree host memory, or "),
+                    ContainsRegex("\n  gpu .*\n    parameters .*\n  cpu .*\n    parameters .*"
+                                  "\n  gpu \\+ cpu .* 1 B\n"),
+                    HasSubstr("\n  set\n    zero_optimization.offload_"), HasSubstr("which fits")));
   limits.host = 1;
   EXPECT_THAT(refusal(setup, limits), HasSubstr("no placement fits"));
 }
@@ -86,9 +94,9 @@ TEST(Refusal, BeforeTheWorkspaceIsMeasuredSaysThatItComesOnTop) {
   Limits tiny = kPlenty;
   tiny.tiers[index(Tier::kGpu)] = 1;
   setup.workspace = 0;
-  EXPECT_THAT(refusal(setup, tiny), HasSubstr("short, and by a workspace"));
+  EXPECT_THAT(refusal(setup, tiny), HasSubstr("a workspace comes on top"));
   setup.workspace = 64_KiB;
-  EXPECT_THAT(refusal(setup, tiny), ::testing::Not(HasSubstr("and by a workspace")));
+  EXPECT_THAT(refusal(setup, tiny), ::testing::Not(HasSubstr("a workspace comes on top")));
 }
 
 TEST(Refusal, NamesTheClassesOfBytesOfThatTier) {
@@ -97,18 +105,82 @@ TEST(Refusal, NamesTheClassesOfBytesOfThatTier) {
               AllOf(HasSubstr("parameters "), HasSubstr("gradients "), HasSubstr("activations "),
                     HasSubstr("workspace "), ::testing::Not(HasSubstr("optimizer state"))));
   EXPECT_THAT(refusal_one_byte_below(setup, Tier::kNvme),
-              AllOf(HasSubstr("(optimizer state "), ::testing::Not(HasSubstr("parameters"))));
+              AllOf(HasSubstr("    optimizer state "), ::testing::Not(HasSubstr("parameters"))));
 }
 
-TEST(Refusal, OfMoreForwardsThanCanBePlannedIsRefusedAtOnce) {
-  auto setup = setup_of({});
-  setup.micro_batches = 1'000'000;
+/// What the plan says of a run that is too long to be planned.
+std::string too_long(const schedule::Setup& setup, std::int64_t evaluation_batches) {
   try {
-    make_plan(setup, kPlenty);
-    FAIL() << "five million forwards were accepted";
+    make_plan(setup, kPlenty, evaluation_batches);
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Errc::kConfig);
-    EXPECT_THAT(error.what(), HasSubstr("lower train.gradient_accumulation_steps"));
+    return error.what();
+  }
+  ADD_FAILURE() << "it was planned";
+  return {};
+}
+
+TEST(Refusal, OfMoreThanCanBePlannedComesAtOnceAndSaysWhatToLower) {
+  const auto most = [](const schedule::Setup& setup, std::uint64_t forwards) {
+    return static_cast<std::int64_t>(forwards / setup.model.blocks.size());
+  };
+  auto setup = setup_of({});
+  setup.micro_batches = most(setup, schedule::kMaxForwards) + 1;
+  EXPECT_THAT(too_long(setup, 0), AllOf(HasSubstr("more forwards than are planned"),
+                                        HasSubstr("lower train.gradient_accumulation_steps\n")));
+  setup.micro_batches = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(too_long(setup, 0), HasSubstr("more forwards than are planned"));
+  setup = setup_of({});
+  EXPECT_THAT(too_long(setup, most(setup, schedule::kMaxEvaluationForwards) + 1),
+              AllOf(HasSubstr("an evaluation has more"), HasSubstr("lower eval.batches")));
+  setup = setup_of({.param = ParamHome::kNone});
+  setup.micro_batches = most(setup, schedule::kMaxForwards);
+  EXPECT_THAT(too_long(setup, 0), AllOf(HasSubstr("longer than is planned"),
+                                        HasSubstr("raise zero_optimization.sub_group_size")));
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// At most three lines of words, of 120 characters; below them rows, which are indented.
+void expect_readable(const std::string& words) {
+  const auto lines = lines_of(words);
+  std::size_t prose = 0;
+  while (prose < lines.size() && lines[prose].front() != ' ') ++prose;
+  EXPECT_GE(prose, 2U) << words;
+  EXPECT_LE(prose, 3U) << words;
+  EXPECT_GT(lines.size(), prose) << "no numbers\n" << words;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_LE(lines[i].size(), 120U) << lines[i];
+    EXPECT_EQ(lines[i].front() == ' ', i >= prose) << lines[i];
+  }
+}
+
+TEST(Refusal, SaysItInThreeLinesOf120CharactersAndATable) {
+  for (const Placement& placement : all_placements()) {
+    auto setup = setup_of(placement);
+    const BytesByTier minimum = require_minimum(setup, kPlenty, 0);
+    for (const Tier tier : kTiers) {
+      if (minimum[index(tier)] == 0) continue;
+      Limits limits = kPlenty;
+      limits.tiers[index(tier)] = 1;
+      expect_readable(refusal(setup, limits));
+    }
+    expect_readable(refusal(setup, just({0, 0, 0})));
+    setup.workspace = 0;
+    Limits host = kPlenty;
+    host.host = 1;
+    expect_readable(refusal(setup, host));
+  }
+  auto setup = setup_of({});
+  setup.micro_batches = schedule::kMaxForwards;
+  for (const std::string& words : {too_long(setup, 0), too_long(setup_of({}), 1 << 20)}) {
+    for (const std::string& line : lines_of(words)) EXPECT_LE(line.size(), 120U) << line;
+    EXPECT_LE(lines_of(words).size(), 4U) << words;
   }
 }
 
@@ -116,7 +188,7 @@ TEST(Refusal, NamesThePlacementThatFitsWithTheLeastTraffic) {
   Placement p{.micro_batches = 1};
   p.state = OptimizerHome::kCpu;
   EXPECT_THAT(refusal_one_byte_below(setup_of(p), Tier::kCpu),
-              AllOf(HasSubstr("set zero_optimization."), HasSubstr(", which fits")));
+              AllOf(HasSubstr("\n  set\n    zero_optimization."), HasSubstr(", which fits")));
 
   p.param = ParamHome::kNone;
   p.gradient = GradientHome::kNone;
@@ -127,8 +199,7 @@ TEST(Refusal, NamesThePlacementThatFitsWithTheLeastTraffic) {
   limits.tiers[index(Tier::kGpu)] =
       require_minimum(setup_of(offloaded), kPlenty, 0)[index(Tier::kGpu)];
   const std::string words = refusal(setup, limits);
-  EXPECT_THAT(words,
-              HasSubstr("or set zero_optimization.offload_gradient.device: cpu, which fits"));
+  EXPECT_THAT(words, HasSubstr("\n  set\n    zero_optimization.offload_gradient.device: cpu"));
   EXPECT_THAT(words, ::testing::Not(HasSubstr("offload_param")));
 }
 
@@ -177,7 +248,7 @@ TEST(Refusal, OfKeepingEveryLayerSaysThatTheyNeedNotBeKept) {
   setup.micro_batches = micro_batches;
   EXPECT_EQ(make_plan(setup, kPlenty).setup.kept_layers, setup.model.decoder.layers);
   EXPECT_THAT(refusal_one_byte_below(setup, Tier::kGpu),
-              HasSubstr("or set activation_checkpointing.policy: auto, which fits"));
+              HasSubstr("\n  set\n    activation_checkpointing.policy: auto"));
 }
 
 TEST(Refusal, OfWhatNoPlacementFitsSaysWhatTheSmallestOneLacks) {
