@@ -23,9 +23,10 @@ struct Timings {
     double one = 0;   ///< one transfer of kTransfer bytes
     double many = 0;  ///< kTransfers of them at a time; 0: too slow to be asked
   };
-  double copy = 0;                   ///< of kCopied bytes to the device; 0: not looked at
-  double update = 0, sum = 0;        ///< of kUpdated elements
-  std::optional<Drive> read, write;  ///< nullopt: not looked at
+  double copy = 0;                 ///< of kCopied bytes to the device; 0: not looked at
+  double update = 0, sum = 0;      ///< of kUpdated elements
+  std::optional<Drive> read = {};  ///< nullopt: not looked at
+  std::optional<Drive> write = {};
 };
 inline constexpr Bytes kCopied = 16_MiB;
 inline constexpr std::size_t kUpdated = 1 << 20;

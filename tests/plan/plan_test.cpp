@@ -17,12 +17,6 @@
 namespace sluice::testing {
 namespace {
 
-BytesByTier bytes_of_pools(const Plan& p) {
-  BytesByTier bytes{};
-  for (const auto& pool : p.catalog.pools) bytes[index(pool.tier)] += pool.slot * pool.slots;
-  return bytes;
-}
-
 std::vector<std::uint32_t> slots_of(const Plan& p) {
   std::vector<std::uint32_t> slots;
   for (const auto& pool : p.catalog.pools) slots.push_back(pool.slots);
@@ -42,26 +36,44 @@ static_assert(!std::is_constructible_v<Limits, BytesByTier>);
 static_assert(!std::is_convertible_v<BytesByTier, Limits>);
 static_assert(!std::is_convertible_v<Limits, BytesByTier>);
 
-/// All that one step defines in a pool, twice, and its persistents: no pool can use more.
-Slots ample_slots(const Plan& p) {
-  Slots slots(p.catalog.pools.size(), 0);
-  for (const auto id : p.catalog.residents->roots()) {
-    ++slots[p.catalog.residents->info(id).pool];
-  }
-  const auto& transients = p.programs.step->transients();
-  for (const auto id : transients.roots()) {
-    if (transients.info(id).pool != prefetch::kNoPool) slots[transients.info(id).pool] += 2;
-  }
-  for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = std::max(slots[i], p.minimum_slots[i]);
-  return slots;
+/// With these slots in its pools.
+prefetch::Simulation machine_of(const Plan& p, const Slots& slots) {
+  prefetch::Pools pools = p.catalog.pools;
+  for (std::size_t i = 0; i < pools.size(); ++i) pools[i].slots = slots[i];
+  return {p.catalog.residents, pools, p.lanes};
 }
 
 double step_with(const Plan& p, const Slots& slots) {
-  prefetch::Pools pools = p.catalog.pools;
-  for (std::size_t i = 0; i < pools.size(); ++i) pools[i].slots = slots[i];
-  return prefetch::steady_step({p.catalog.residents, pools, p.lanes}, p.programs.step,
-                               slow_machine())
-      .seconds;
+  return prefetch::steady_step(machine_of(p, slots), p.programs.step, slow_machine()).seconds;
+}
+
+/// The most slots that were ever taken, by pool.
+class Peaks : public prefetch::Observer {
+ public:
+  void begins(const prefetch::Scoreboard& board, prefetch::OpRef) override {
+    slots.resize(board.pools().size(), 0);
+    for (prefetch::PoolId i = 0; i < slots.size(); ++i) {
+      slots[i] = std::max(slots[i], board.peak_slots(i));
+    }
+  }
+  Slots slots;
+};
+
+/// What a long run takes where there is more than it can take.
+Slots wanted_slots(const Plan& p) {
+  Peaks peaks;
+  const std::vector stream(6, p.programs.step);
+  const Slots endless(p.catalog.pools.size(), 10'000);
+  prefetch::simulate(machine_of(p, endless), stream, slow_machine(), &peaks);
+  for (std::size_t i = 0; i < endless.size(); ++i) EXPECT_LT(peaks.slots[i], endless[i]);
+  return peaks.slots;
+}
+
+/// So many bytes for each element of the model.
+Bytes at_home(const schedule::Setup& setup, Bytes per_elem) {
+  Bytes bytes = 0;
+  for (const zero::Layout& layout : setup.layouts) bytes += layout.elems * per_elem;
+  return bytes;
 }
 
 /// Every fifth: all values of all axes, and most pairs of them.
@@ -79,7 +91,6 @@ TEST_P(EveryPlan, IsAcceptedAtExactlyItsMinimumAndRunsThere) {
   const schedule::Setup setup = setup_of(GetParam());
   const Plan p = smallest_plan(setup, 5);
   EXPECT_EQ(p.planned, p.minimum);
-  EXPECT_EQ(p.planned, bytes_of_pools(p));
   prefetch::CostModel cost;
   cost.lanes.assign(p.lanes.size(), {0, 0, 1, {}});
   const std::vector stream{p.programs.init, p.programs.step, p.programs.evaluation, p.programs.step,
@@ -90,15 +101,37 @@ TEST_P(EveryPlan, IsAcceptedAtExactlyItsMinimumAndRunsThere) {
 
 TEST_P(EveryPlan, WithMemoryToSpareIsAsFastAsMemoryWithoutEndAndTakesNoMoreThanItUses) {
   const Plan p = make_plan(setup_of(GetParam()), kPlenty);
-  const Slots ample = ample_slots(p);
-  for (std::size_t i = 0; i < ample.size(); ++i) {
+  const Slots wanted = wanted_slots(p);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
     EXPECT_GE(p.catalog.pools[i].slots, p.minimum_slots[i]) << p.catalog.pools[i].name;
-    EXPECT_LE(p.catalog.pools[i].slots, ample[i]) << p.catalog.pools[i].name;
+    EXPECT_LE(p.catalog.pools[i].slots, std::max(wanted[i], p.minimum_slots[i]))
+        << p.catalog.pools[i].name;
   }
-  const double best = step_with(p, ample);
+  const double best = step_with(p, Slots(wanted.size(), 10'000));
   EXPECT_LE(p.forecast.step_s, best * 1.0101);
   EXPECT_DOUBLE_EQ(p.forecast.step_s, step_with(p, slots_of(p)));
   EXPECT_LE(p.forecast.step_s, step_with(p, p.minimum_slots));
+}
+
+/// Nothing passes through the nvme tier, so it has what lives there: 12 bytes of state per element,
+/// and its weights in bf16.
+TEST(Plan, HasOnDrivesExactlyWhatLivesThere) {
+  const auto drives = [](ParamHome param, OptimizerHome state) {
+    const auto setup = setup_of({.param = param, .state = state});
+    const Plan p = make_plan(setup, kPlenty);
+    EXPECT_EQ(p.planned[index(Tier::kNvme)], p.minimum[index(Tier::kNvme)]);
+    return p.planned[index(Tier::kNvme)];
+  };
+  const auto setup = setup_of({});
+  EXPECT_EQ(drives(ParamHome::kCpu, OptimizerHome::kNvme), at_home(setup, 12));
+  EXPECT_EQ(drives(ParamHome::kNvme, OptimizerHome::kNvme), at_home(setup, 12 + 2));
+  EXPECT_EQ(drives(ParamHome::kNvme, OptimizerHome::kCpu), at_home(setup, 2));
+  EXPECT_EQ(drives(ParamHome::kCpu, OptimizerHome::kCpu), 0U);
+  const BytesByTier resident = require_minimum(
+      setup_of({.param = ParamHome::kNone, .state = OptimizerHome::kCpu}), kPlenty, 0);
+  EXPECT_GT(resident[index(Tier::kGpu)], at_home(setup, 2));
+  EXPECT_GT(resident[index(Tier::kCpu)], at_home(setup, 12));
+  EXPECT_LT(resident[index(Tier::kCpu)], at_home(setup, 12 + 2 + 4 + 4));
 }
 
 TEST(Plan, NeverExceedsALimitNorFallsBelowItsMinimumNorIsSlowerThanThere) {
@@ -119,8 +152,14 @@ TEST(Plan, NeverExceedsALimitNorFallsBelowItsMinimumNorIsSlowerThanThere) {
       limits.host = *rc::gen::inRange<Bytes>(low, std::max(low, both(most.planned)) + 1);
     }
     const Plan p = make_plan(setup, limits);
-    RC_ASSERT(p.planned == bytes_of_pools(p));
-    for (const Tier tier : kTiers) RC_ASSERT(p.planned[index(tier)] <= limits.tiers[index(tier)]);
+    for (const Tier tier : kTiers) {
+      Bytes taken = 0;
+      for (const auto& pool : p.catalog.pools) {
+        if (pool.tier == tier) taken += pool.slot * pool.slots;
+      }
+      RC_ASSERT(p.planned[index(tier)] == taken);
+      RC_ASSERT(taken <= limits.tiers[index(tier)]);
+    }
     RC_ASSERT(p.planned[index(Tier::kGpu)] + p.planned[index(Tier::kCpu)] <= limits.host);
     for (std::size_t i = 0; i < p.catalog.pools.size(); ++i) {
       RC_ASSERT(p.catalog.pools[i].slots >= p.minimum_slots[i]);

@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using schedule::OpId;
 
-plan::Rates rates_of(schedule::Options homes, const std::string& nvme_folder,
-                     schedule::Sharing sharing = schedule::Sharing::kSeparate) {
+plan::Rates look(schedule::Options homes, const std::string& nvme_folder,
+                 schedule::Sharing sharing = schedule::Sharing::kSeparate) {
   schedule::Setup setup;
   setup.homes = homes;
   setup.sharing = sharing;
@@ -45,7 +45,7 @@ TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
   EXPECT_DOUBLE_EQ(rates.nvme_write.alone, 4 * kMiB / 8);
   EXPECT_EQ(rates.nvme_write.together, 0) << "it was not asked";
 
-  const plan::Rates host = rates_of({.update = 1, .sum = 1});
+  const plan::Rates host = rates_of(Timings{.update = 1, .sum = 1});
   EXPECT_EQ(host.copy, plan::Rates{}.copy);
   EXPECT_EQ(host.nvme_read.alone, 0);
   EXPECT_EQ(host.nvme_write.alone, 0);
@@ -55,7 +55,7 @@ TEST(Calibrate, TimesEverythingThatMovesOrComputesAndNothingLongerThanTheLook) {
   const TempFolder folder;
   const Nanos begin = now_ns();
   const plan::Rates rates =
-      rates_of({.offload_optimizer = schedule::OptimizerHome::kNvme}, folder / "");
+      look({.offload_optimizer = schedule::OptimizerHome::kNvme}, folder / "");
   const double look_s = to_seconds(now_ns() - begin);
   const auto timed = [&](double bytes, double rate) {
     EXPECT_GT(rate, 0);
@@ -80,7 +80,7 @@ TEST(Calibrate, TimesEverythingThatMovesOrComputesAndNothingLongerThanTheLook) {
 }
 
 TEST(Calibrate, CopiesNothingWhereTheTiersShareMemory) {
-  EXPECT_EQ(rates_of({}, "/", schedule::Sharing::kUnified).copy, plan::Rates{}.copy);
+  EXPECT_EQ(look({}, "/", schedule::Sharing::kUnified).copy, plan::Rates{}.copy);
 }
 
 TEST(Calibrate, LooksAtTheDrivesForWhateverLivesThere) {
@@ -89,27 +89,27 @@ TEST(Calibrate, LooksAtTheDrivesForWhateverLivesThere) {
        {schedule::Options{.offload_param = schedule::ParamHome::kNvme},
         schedule::Options{.offload_optimizer = schedule::OptimizerHome::kNvme},
         schedule::Options{.offload_activation = schedule::ActivationHome::kNvme}}) {
-    EXPECT_GT(rates_of(homes, folder / "").nvme_read.alone, 0);
+    EXPECT_GT(look(homes, folder / "").nvme_read.alone, 0);
   }
 }
 
 TEST(Calibrate, LeavesNothingBehindInAFolderThatExistsAndMakesNoneThatDoesNot) {
   const TempFolder folder;
   const auto in_use = schedule::Options{.offload_param = schedule::ParamHome::kNvme};
-  rates_of(in_use, folder / "");
-  rates_of(in_use, folder / "not/yet/there");
+  look(in_use, folder / "");
+  look(in_use, folder / "not/yet/there");
   EXPECT_TRUE(fs::is_empty(folder / ""));
 }
 
 TEST(Calibrate, LeavesTheDrivesAloneWhenNothingLivesThere) {
-  const plan::Rates rates = rates_of({}, "/proc/nothing/can/be/written/here");
+  const plan::Rates rates = look({}, "/proc/nothing/can/be/written/here");
   EXPECT_EQ(rates.nvme_read.alone, 0);
 }
 
 TEST(Calibrate, GuessesOfADriveThatCannotBeWritten) {
   ::testing::internal::CaptureStderr();
   const plan::Rates rates =
-      rates_of({.offload_optimizer = schedule::OptimizerHome::kNvme}, "/proc/self/nothing");
+      look({.offload_optimizer = schedule::OptimizerHome::kNvme}, "/proc/self/nothing");
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               ::testing::HasSubstr("the drives were not measured"));
   for (const auto& drive : {rates.nvme_read, rates.nvme_write}) {
