@@ -214,7 +214,7 @@ std::vector<double> measure(const plan::Plan& plan, const CostModel& cost, std::
 
 /// The ratio of the median step to the simulated one.
 double run(const Case& c, std::size_t steps) {
-  constexpr plan::Limits kPlenty = {1ULL << 50, 1ULL << 50, 1ULL << 50};
+  constexpr plan::Limits kPlenty{{1ULL << 50, 1ULL << 50, 1ULL << 50}, plan::kEndless};
   const schedule::Setup setup = setup_of(c);
   const auto lanes = schedule::make_lanes();
   const auto program = schedule::step_program(setup, schedule::make_catalog(setup));

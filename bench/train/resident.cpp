@@ -84,7 +84,7 @@ void bench(const std::string& file, const std::vector<std::string>& overrides) {
   train::Session session(job);
   fmt::print("{}\n\n", session.report());
   session.run();
-  const plan::Limits& planned = session.plan().planned;
+  const prefetch::BytesByTier& planned = session.plan().planned;
   const Bytes pools = planned[index(prefetch::Tier::kGpu)] + planned[index(prefetch::Tier::kCpu)];
   const Bytes peak = memory::peak_resident().value_or(0);
   fmt::print("\n{}\n", app::describe_machine());

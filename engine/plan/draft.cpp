@@ -16,7 +16,7 @@ using prefetch::Tier;
 using schedule::Setup;
 
 /// Bytes of state per chunk that auto chooses from, the one to prefer first.
-constexpr std::array<Bytes, 5> kChunkSizes = {32_MiB, 16_MiB, 64_MiB, 8_MiB, 4_MiB};
+constexpr std::array<Bytes, kChunkChoices> kChunkSizes = {32_MiB, 16_MiB, 64_MiB, 8_MiB, 4_MiB};
 
 Bytes beyond(Bytes need, Bytes limit) {
   return need - std::min(need, limit);
@@ -34,22 +34,42 @@ Slots serial_slots(const Plan& plan) {
   return slots;
 }
 
+void require_plannable(const Setup& setup, std::int64_t evaluation_batches) {
+  const std::uint64_t blocks = setup.model.blocks.size();
+  const auto micro_batches = static_cast<std::uint64_t>(setup.micro_batches);
+  SLUICE_CHECK(micro_batches <= schedule::kMaxForwards / blocks, kConfig,
+               fmt::format("one step has more forwards than are planned: lower "
+                           "train.gradient_accumulation_steps\n"
+                           "  {} micro-batches of {} blocks, at most {} forwards",
+                           micro_batches, blocks, schedule::kMaxForwards));
+  SLUICE_CHECK(
+      static_cast<std::uint64_t>(evaluation_batches) <= schedule::kMaxEvaluationForwards / blocks,
+      kConfig,
+      fmt::format("an evaluation has more forwards than are planned: lower eval.batches, "
+                  "or raise\ntrain.train_micro_batch_size_per_gpu\n"
+                  "  {} micro-batches of {} blocks, at most {} forwards",
+                  evaluation_batches, blocks, schedule::kMaxEvaluationForwards));
+  const std::uint64_t work = most_work(setup, evaluation_batches);
+  SLUICE_CHECK(work <= kLongestDraft, kConfig,
+               fmt::format("the programs of this run are longer than is planned: raise "
+                           "zero_optimization.sub_group_size,\n"
+                           "or lower train.gradient_accumulation_steps or eval.batches\n"
+                           "  {} micro-batches, {} to evaluate, {} chunks of the optimizer: {}% of "
+                           "the longest",
+                           micro_batches, evaluation_batches, setup.chunk_count(),
+                           div_ceil(100 * work, kLongestDraft)));
+}
+
+bool plannable(const Setup& setup, std::int64_t evaluation_batches) {
+  return most_work(setup, evaluation_batches) <= kLongestDraft;
+}
+
 }  // namespace
 
-Plan write_draft(const Setup& setup, std::int64_t evaluation_batches) {
-  const std::uint64_t forwards =
-      static_cast<std::uint64_t>(setup.micro_batches) * setup.model.blocks.size();
-  SLUICE_CHECK(forwards <= schedule::kMaxForwards, kConfig,
-               fmt::format("{} micro-batches of {} blocks are {} forwards in one step, at most {} "
-                           "are planned: lower train.gradient_accumulation_steps",
-                           setup.micro_batches, setup.model.blocks.size(), forwards,
-                           schedule::kMaxForwards));
-  const std::uint64_t most_batches = schedule::kMaxEvaluationForwards / setup.model.blocks.size();
-  SLUICE_CHECK(
-      static_cast<std::uint64_t>(evaluation_batches) <= most_batches, kConfig,
-      fmt::format("an evaluation of {} micro-batches of {} blocks, at most {} are planned: "
-                  "lower eval.batches, or raise train.train_micro_batch_size_per_gpu",
-                  evaluation_batches, setup.model.blocks.size(), most_batches));
+std::optional<Plan> write_draft(const Setup& setup, std::int64_t evaluation_batches,
+                                Budget& budget) {
+  require_plannable(setup, evaluation_batches);
+  if (!budget.affords(most_work(setup, evaluation_batches))) return std::nullopt;
   Plan plan;
   plan.setup = setup;
   plan.catalog = schedule::make_catalog(setup);
@@ -61,6 +81,7 @@ Plan write_draft(const Setup& setup, std::int64_t evaluation_batches) {
         schedule::evaluation_program(setup, plan.catalog, evaluation_batches);
   }
   plan.programs.final = schedule::final_program(setup, plan.catalog);
+  budget.spend(work_of(plan));
   plan.minimum_slots = serial_slots(plan);
   for (PoolId i = 0; i < plan.minimum_slots.size(); ++i) {
     plan.catalog.pools[i].slots = plan.minimum_slots[i];
@@ -69,7 +90,7 @@ Plan write_draft(const Setup& setup, std::int64_t evaluation_batches) {
   return plan;
 }
 
-std::vector<Setup> chunk_choices(const Setup& setup) {
+std::vector<Setup> chunk_choices(const Setup& setup, std::int64_t evaluation_batches) {
   if (setup.homes.sub_group_size) return {setup};
   std::vector<Setup> choices;
   const auto is_new = [&](const Setup& s) {
@@ -78,8 +99,10 @@ std::vector<Setup> chunk_choices(const Setup& setup) {
   };
   for (const Bytes size : kChunkSizes) {
     Setup choice = schedule::with_chunks(setup, size);
-    if (choice.chunk_count() <= kEnoughChunks && is_new(choice))
+    if (choice.chunk_count() <= kEnoughChunks && plannable(choice, evaluation_batches) &&
+        is_new(choice)) {
       choices.push_back(std::move(choice));
+    }
   }
   if (choices.empty()) {
     choices.push_back(
@@ -88,8 +111,34 @@ std::vector<Setup> chunk_choices(const Setup& setup) {
   return choices;
 }
 
+std::vector<Setup> sweep_choices(const Setup& setup, std::int64_t evaluation_batches) {
+  std::vector<Setup> choices = {setup};
+  if (!setup.streams_params()) return choices;
+  Setup fewer = setup;
+  while (fewer.sweep > 1) {
+    fewer.sweep = (fewer.sweep + 1) / 2;
+    if (!plannable(fewer, evaluation_batches)) break;
+    choices.push_back(fewer);
+  }
+  return choices;
+}
+
+std::optional<Plan> smallest_draft(const Setup& setup, const Limits& limits,
+                                   std::int64_t evaluation_batches, Budget& budget) {
+  std::optional<Plan> smallest;
+  for (const Setup& choice : chunk_choices(setup, evaluation_batches)) {
+    auto draft =
+        write_draft(sweep_choices(choice, evaluation_batches).back(), evaluation_batches, budget);
+    if (!draft) break;
+    draft->limits = limits;
+    smallest = std::move(draft);
+    if (missing(*smallest, limits) == 0) break;
+  }
+  return smallest;
+}
+
 Bytes missing_in(Tier tier, const Plan& draft, const Limits& limits) {
-  return beyond(draft.minimum[index(tier)], limits[index(tier)]);
+  return beyond(draft.minimum[index(tier)], limits.tiers[index(tier)]);
 }
 
 Bytes missing_of_host(const Plan& draft, const Limits& limits) {

@@ -1,22 +1,38 @@
 /// A plan with every pool at its serial minimum. A private header of this room.
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "engine/plan/budget.h"
 #include "engine/plan/plan.h"
 
 namespace sluice::plan {
 
-/// Writes and verifies every program of the run. Throws kConfig when a step has more forwards than
-/// are planned. Looks at no limits.
-Plan write_draft(const schedule::Setup& setup, std::int64_t evaluation_batches);
+/// Writes and verifies every program of the run. Looks at no limits. nullopt: the budget does not
+/// afford it. Throws kConfig when nobody could afford it: too many forwards, chunks, or both.
+std::optional<Plan> write_draft(const schedule::Setup& setup, std::int64_t evaluation_batches,
+                                Budget& budget);
 
 /// More chunks than this only make the program longer.
 inline constexpr std::uint64_t kEnoughChunks = 2048;
 
 /// What `sub_group_size` may become, the one to prefer first: itself when it is given; for auto,
-/// sizes that cut this model differently and not into too many chunks.
-std::vector<schedule::Setup> chunk_choices(const schedule::Setup& setup);
+/// sizes that cut this model differently and not into too many chunks. At most kChunkChoices.
+std::vector<schedule::Setup> chunk_choices(const schedule::Setup& setup,
+                                           std::int64_t evaluation_batches);
+inline constexpr std::size_t kChunkChoices = 5;
+
+/// How many micro-batches may go through the blocks together, the most first: where weights are
+/// streamed all that the setup says, half, and so on down to one; else what it says. Fewer take
+/// less memory, and fetch the weights more often.
+std::vector<schedule::Setup> sweep_choices(const schedule::Setup& setup,
+                                           std::int64_t evaluation_batches);
+
+/// With the fewest micro-batches together, the first choice of chunks that fits; else the last,
+/// which lacks something. nullopt: the budget affords none.
+std::optional<Plan> smallest_draft(const schedule::Setup& setup, const Limits& limits,
+                                   std::int64_t evaluation_batches, Budget& budget);
 
 /// Bytes that the tiers together lack for the serial minimum: 0 when it fits.
 Bytes missing(const Plan& draft, const Limits& limits);

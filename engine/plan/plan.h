@@ -2,9 +2,9 @@
 /// anything is allocated.
 ///
 /// Every program of the run is written and checked here, so a run that starts cannot meet one that
-/// does not fit. What a setup leaves open (`sub_group_size: auto`, which layers keep their forward)
-/// is decided here too, as it makes the simulated step shortest within the limits (docs/design.md
-/// 3.9).
+/// does not fit. What a setup leaves open (how many of `sweep` micro-batches go together where
+/// weights are streamed, `sub_group_size: auto`, which layers keep their forward) is decided here
+/// too, as it makes the simulated step shortest within the limits (docs/design.md 3.9).
 ///
 /// Thread  any; nothing is kept between calls
 #pragma once
@@ -25,14 +25,15 @@
 
 namespace sluice::plan {
 
-/// Bytes that a run may use, by prefetch::Tier.
-struct Limits : prefetch::BytesByTier {
-  constexpr Limits() : prefetch::BytesByTier{} {}
-  constexpr Limits(Bytes gpu, Bytes cpu, Bytes nvme) : prefetch::BytesByTier{gpu, cpu, nvme} {}
-  constexpr Limits(const prefetch::BytesByTier& tiers) : prefetch::BytesByTier(tiers) {}
+inline constexpr Bytes kEndless = std::numeric_limits<Bytes>::max();
 
-  /// Where the device computes in host memory: of gpu and cpu together.
-  Bytes host = std::numeric_limits<Bytes>::max();
+/// Bytes that a run may use. Both are always said: neither follows from the other.
+struct Limits {
+  constexpr Limits(const prefetch::BytesByTier& of_tiers, Bytes of_host)
+      : tiers(of_tiers), host(of_host) {}
+
+  prefetch::BytesByTier tiers;
+  Bytes host;  ///< of gpu and cpu together, where the device computes in host memory; else kEndless
 };
 /// By pool.
 using Slots = std::vector<std::uint32_t>;
@@ -68,14 +69,16 @@ struct Plan {
   prefetch::Lanes lanes;
   Programs programs;
   Slots minimum_slots;  ///< of the serial run
-  Limits limits{};
+  Limits limits{{}, 0};
   prefetch::BytesByTier minimum{};  ///< of the serial minimum
   prefetch::BytesByTier planned{};  ///< of the pools
   Forecast forecast;
+  std::uint64_t work = 0;  ///< units that it took, no more than it was given
 };
 
-/// Bytes by tier of the smallest plan. Throws kBudget when a tier cannot hold it: which tier, by
-/// class of bytes, by how much it is short, and which placement would fit. Simulates nothing.
+/// Bytes by tier of the smallest plan: of as few micro-batches together as can be. Throws kBudget
+/// when a tier cannot hold it: which tier, by class of bytes, by how much it is short, and which
+/// placement would fit. Simulates nothing.
 prefetch::BytesByTier require_minimum(const schedule::Setup& setup, const Limits& limits,
                                       std::int64_t evaluation_batches);
 
@@ -84,9 +87,13 @@ prefetch::BytesByTier require_minimum(const schedule::Setup& setup, const Limits
 void require_any_placement(const schedule::Setup& setup, const Limits& limits,
                            std::int64_t evaluation_batches);
 
+/// Units of work that one plan may take, all its drafts, simulated steps and offers together: ten
+/// seconds. Counted, so that a plan does not depend on how busy the machine is.
+inline constexpr std::uint64_t kPlanningWork = 80'000'000;
+
 /// Throws  as require_minimum()
 Plan make_plan(const schedule::Setup& setup, const Limits& limits, std::int64_t evaluation_batches,
-               const prefetch::CostModel& cost);
+               const prefetch::CostModel& cost, std::uint64_t most_work = kPlanningWork);
 
 /// For people: per tier the minimum and what is planned, the slots of each pool, the simulated step
 /// and what more memory would buy.

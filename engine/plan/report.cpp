@@ -8,6 +8,7 @@ namespace sluice::plan {
 namespace {
 
 using prefetch::Tier;
+using schedule::Setup;
 
 std::string tiers(const Plan& plan) {
   std::string text;
@@ -16,7 +17,7 @@ std::string tiers(const Plan& plan) {
     if (plan.planned[i] == 0) continue;
     text += fmt::format("{}{:<4} tier: serial minimum {}, planned {} of {}",
                         text.empty() ? "" : "\n", name_of(tier), format_bytes(plan.minimum[i]),
-                        format_bytes(plan.planned[i]), format_bytes(plan.limits[i]));
+                        format_bytes(plan.planned[i]), format_bytes(plan.limits.tiers[i]));
   }
   return text;
 }
@@ -56,6 +57,24 @@ std::string traffic(const Plan& plan) {
   return text;
 }
 
+/// Where weights are streamed, and there is a choice.
+std::string sweep(const Plan& plan) {
+  const Setup& setup = plan.setup;
+  if (!setup.streams_params() || setup.micro_batches == 1) return {};
+  return fmt::format(
+      "\n{} of {} micro-batches go through the layers together: weights are fetched {} times a "
+      "step, for forward and for backward",
+      setup.sweep, setup.micro_batches,
+      div_ceil(static_cast<std::uint64_t>(setup.micro_batches),
+               static_cast<std::uint64_t>(setup.sweep)));
+}
+
+std::string kept_layers(const Plan& plan) {
+  if (plan.setup.kept_layers == 0) return {};
+  return fmt::format("\n{} of {} layers keep their forward for backward", plan.setup.kept_layers,
+                     plan.setup.model.decoder.layers);
+}
+
 std::string offer(const Offer& offer, double now) {
   const std::string what =
       fmt::format("\n{} more of tiers.{}.limit: ", format_bytes(offer.more), name_of(offer.tier));
@@ -68,12 +87,7 @@ std::string offer(const Offer& offer, double now) {
 }  // namespace
 
 std::string report(const Plan& plan) {
-  std::string text = tiers(plan) + slots(plan);
-  if (plan.setup.kept_layers > 0) {
-    text += fmt::format("\n{} of {} layers keep their forward for backward", plan.setup.kept_layers,
-                        plan.setup.model.decoder.layers);
-  }
-  text += traffic(plan);
+  std::string text = tiers(plan) + slots(plan) + sweep(plan) + kept_layers(plan) + traffic(plan);
   const Forecast& f = plan.forecast;
   if (f.step_s <= 0) return text;
   text += fmt::format("\nsimulated step: {:.3g} s, bound {} {:.0f}%", f.step_s, f.bound,

@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
+
+#include "engine/base/error.h"
 
 namespace sluice::plan {
 namespace {
 
+using prefetch::BytesByTier;
 using prefetch::PoolId;
+using prefetch::Tier;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// A step this much longer is as good.
@@ -15,11 +20,24 @@ constexpr double kSlack = 0.01;
 /// With fewer trials than this, what is found is no better than the share of each pool.
 constexpr std::uint64_t kFewestTrials = 24;
 
-bool fits(const Limits& bytes, const Limits& limits) {
-  for (std::size_t tier = 0; tier < bytes.size(); ++tier) {
-    if (bytes[tier] > limits[tier]) return false;
+/// Tiers that are counted together against one limit.
+struct Memory {
+  std::vector<Tier> tiers;
+  Bytes limit;
+
+  bool holds(Tier tier) const { return std::ranges::count(tiers, tier) > 0; }
+  Bytes in_use(const BytesByTier& bytes) const {
+    Bytes sum = 0;
+    for (const Tier tier : tiers) sum += bytes[index(tier)];
+    return sum;
   }
-  return true;
+};
+
+std::vector<Memory> memories(const Limits& limits) {
+  std::vector<Memory> all;
+  for (const Tier tier : prefetch::kTiers) all.push_back({{tier}, limits.tiers[index(tier)]});
+  all.push_back({{Tier::kGpu, Tier::kCpu}, limits.host});
+  return all;
 }
 
 /// Beyond this many slots a pool has nothing left to run ahead with: all that one step defines in
@@ -40,20 +58,24 @@ Slots ample_slots(const Plan& draft) {
 
 }  // namespace
 
-Limits bytes_by_tier(const prefetch::Pools& pools, const Slots& slots) {
-  Limits bytes{};
+BytesByTier bytes_by_tier(const prefetch::Pools& pools, const Slots& slots) {
+  BytesByTier bytes{};
   for (PoolId i = 0; i < pools.size(); ++i) bytes[index(pools[i].tier)] += pools[i].slot * slots[i];
   return bytes;
 }
 
-Trials::Trials(const Plan& plan, const prefetch::CostModel& cost, std::uint64_t ops)
-    : plan_(plan),
-      cost_(cost),
-      left_(ops /
-            (prefetch::kSteadySteps * std::max<std::size_t>(plan.programs.step->ops().size(), 1))) {
+Trials::Trials(const Plan& plan, const prefetch::CostModel& cost, Budget& budget,
+               std::uint64_t share)
+    : plan_(plan), cost_(cost), budget_(budget), each_(work_of_trial(plan)), share_(share) {}
+
+std::uint64_t Trials::left() const {
+  return std::min(share_, budget_.left()) / std::max<std::uint64_t>(each_, 1);
 }
 
-prefetch::SteadyStep Trials::look(const Slots& slots) const {
+std::optional<prefetch::SteadyStep> Trials::look(const Slots& slots) {
+  if (!budget_.affords(each_)) return std::nullopt;
+  budget_.spend(each_);
+  share_ -= std::min(share_, each_);
   prefetch::Pools pools = plan_.catalog.pools;
   for (PoolId i = 0; i < pools.size(); ++i) pools[i].slots = slots[i];
   return prefetch::steady_step({plan_.catalog.residents, std::move(pools), plan_.lanes},
@@ -62,22 +84,25 @@ prefetch::SteadyStep Trials::look(const Slots& slots) const {
 
 double Trials::seconds(const Slots& slots) {
   if (const auto known = seen_.find(slots); known != seen_.end()) return known->second;
-  if (left_ == 0) return kNever;
-  --left_;
-  return seen_[slots] = look(slots).seconds;
+  if (left() == 0) return kNever;
+  return seen_[slots] = look(slots)->seconds;
 }
 
-Chooser::Chooser(const Plan& draft, const prefetch::CostModel& cost, std::uint64_t ops)
-    : draft_(draft), ample_(ample_slots(draft)), trials_(draft, cost, ops) {}
+Chooser::Chooser(const Plan& draft, const prefetch::CostModel& cost, Budget& budget,
+                 std::uint64_t share)
+    : draft_(draft), ample_(ample_slots(draft)), trials_(draft, cost, budget, share) {}
 
 Choice Chooser::choose(const Limits& limits) {
-  Choice shared = by_share(limits);
+  const Choice shared = fastest({by_share(limits), draft_.minimum_slots});
   if (!trimmed_ && trials_.left() < kFewestTrials) return shared;
-  Choice best = trimmed();
-  if (fits(bytes_by_tier(draft_.catalog.pools, best.slots), limits)) return best;
-  best = squeezed(best, limits);
-  if (best.seconds == kNever) return shared;  // the trials ran out: what was taken was a guess
-  for (const Slots& slots : {shared.slots, draft_.minimum_slots}) {
+  const Choice best = squeezed(trimmed(), limits);
+  // Never: the trials ran out, and what was taken was a guess.
+  return shared.seconds < best.seconds || best.seconds == kNever ? shared : best;
+}
+
+Choice Chooser::fastest(const std::vector<Slots>& some) {
+  Choice best{some.front(), trials_.seconds(some.front())};
+  for (const Slots& slots : some) {
     const double seconds = trials_.seconds(slots);
     if (seconds < best.seconds) best = {slots, seconds};
   }
@@ -88,9 +113,7 @@ Choice Chooser::trimmed() {
   if (!trimmed_) {
     Slots slots = ample_;
     trim(slots);
-    trimmed_ = Choice{slots, trials_.seconds(slots)};
-    const double least = trials_.seconds(draft_.minimum_slots);
-    if (least < trimmed_->seconds) trimmed_ = Choice{draft_.minimum_slots, least};
+    trimmed_ = fastest({slots, draft_.minimum_slots});
   }
   return *trimmed_;
 }
@@ -135,61 +158,67 @@ std::uint32_t Chooser::fewest(Slots slots, PoolId pool, double bound) {
   return many;
 }
 
-/// While a tier is too small: a few slots of the pool there that loses least time per byte.
+/// While a memory is too small: a few slots of the pool there that loses least time per byte.
 Choice Chooser::squeezed(Choice from, const Limits& limits) {
-  const auto& pools = draft_.catalog.pools;
-  Limits bytes = bytes_by_tier(pools, from.slots);
-  for (std::size_t tier = 0; tier < bytes.size(); ++tier) {
-    while (bytes[tier] > limits[tier]) {
-      PoolId best = prefetch::kNoPool;
-      Choice next;
-      double least = kNever;
-      for (PoolId i = 0; i < pools.size(); ++i) {
-        const std::uint32_t spare = from.slots[i] - draft_.minimum_slots[i];
-        if (index(pools[i].tier) != tier || spare == 0) continue;
-        const Bytes excess = bytes[tier] - limits[tier];
-        const auto most =
-            static_cast<std::uint32_t>(std::min<Bytes>(div_ceil(excess, pools[i].slot), spare));
-        const std::uint32_t take = std::clamp(spare / 4, 1U, most);
-        Choice without = from;
-        without.slots[i] -= take;
-        without.seconds = trials_.seconds(without.slots);
-        const double lost = std::max(0.0, without.seconds - from.seconds) /
-                            (static_cast<double>(take) * static_cast<double>(pools[i].slot));
-        if (best != prefetch::kNoPool && !(lost < least)) continue;
-        best = i;
-        least = lost;
-        next = std::move(without);
-      }
-      bytes[tier] -= pools[best].slot * (from.slots[best] - next.slots[best]);
-      from = std::move(next);
+  for (const Memory& memory : memories(limits)) {
+    while (true) {
+      const Bytes bytes = memory.in_use(bytes_by_tier(draft_.catalog.pools, from.slots));
+      if (bytes <= memory.limit) break;
+      from = without_a_few(from, memory.tiers, bytes - memory.limit);
     }
   }
   return from;
 }
 
+/// `excess`: bytes that are too many in these tiers together.
+Choice Chooser::without_a_few(const Choice& from, const std::vector<Tier>& tiers, Bytes excess) {
+  const auto& pools = draft_.catalog.pools;
+  std::optional<Choice> best;
+  double least = kNever;
+  for (PoolId i = 0; i < pools.size(); ++i) {
+    const std::uint32_t spare = from.slots[i] - draft_.minimum_slots[i];
+    if (std::ranges::count(tiers, pools[i].tier) == 0 || spare == 0) continue;
+    const auto most =
+        static_cast<std::uint32_t>(std::min<Bytes>(div_ceil(excess, pools[i].slot), spare));
+    const std::uint32_t take = std::clamp(spare / 4, 1U, most);
+    Choice without = from;
+    without.slots[i] -= take;
+    without.seconds = trials_.seconds(without.slots);
+    const double lost = std::max(0.0, without.seconds - from.seconds) /
+                        (static_cast<double>(take) * static_cast<double>(pools[i].slot));
+    if (best && !(lost < least)) continue;
+    least = lost;
+    best = std::move(without);
+  }
+  SLUICE_CHECK(best, kLogic, "slots were asked of a memory whose pools are at their minimum");
+  return *best;
+}
+
 /// One slot at a time to the pool that is furthest below half more than its minimum; ties in order
 /// of declaration.
-Choice Chooser::by_share(const Limits& limits) {
+Slots Chooser::by_share(const Limits& limits) {
   const auto& pools = draft_.catalog.pools;
   const Slots& minimum = draft_.minimum_slots;
   Slots slots = minimum;
-  Limits bytes = bytes_by_tier(pools, slots);
+  const std::vector<Memory> all = memories(limits);
+  BytesByTier bytes = bytes_by_tier(pools, slots);
   while (true) {
     PoolId best = prefetch::kNoPool;
     double lowest = 1.0;
     for (PoolId i = 0; i < pools.size(); ++i) {
-      const std::size_t tier = index(pools[i].tier);
       const auto half = static_cast<std::uint32_t>(div_ceil(minimum[i], 2));
       const std::uint32_t target = std::min(ample_[i], minimum[i] + std::max(2U, half));
       if (minimum[i] == 0 || slots[i] >= target) continue;
-      if (bytes[tier] + pools[i].slot > limits[tier]) continue;
+      const bool full = std::ranges::any_of(all, [&](const Memory& m) {
+        return m.holds(pools[i].tier) && m.in_use(bytes) + pools[i].slot > m.limit;
+      });
+      if (full) continue;
       const double share = static_cast<double>(slots[i]) / target;
       if (share >= lowest) continue;
       lowest = share;
       best = i;
     }
-    if (best == prefetch::kNoPool) return {slots, kNever};
+    if (best == prefetch::kNoPool) return slots;
     ++slots[best];
     bytes[index(pools[best].tier)] += pools[best].slot;
   }

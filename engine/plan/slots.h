@@ -7,28 +7,31 @@
 #include <optional>
 #include <vector>
 
+#include "engine/plan/budget.h"
 #include "engine/plan/plan.h"
 #include "prefetch/simulate.h"
 
 namespace sluice::plan {
 
-/// Simulated steps of one plan by its slot counts, each simulated once, within a budget.
+/// Simulated steps of one plan by its slot counts, each simulated once.
 class Trials {
  public:
-  /// `ops`: how many ops may be simulated in all.
-  Trials(const Plan& plan, const prefetch::CostModel& cost, std::uint64_t ops);
+  /// `share`: so much of the budget at most. Keeps references to all three.
+  Trials(const Plan& plan, const prefetch::CostModel& cost, Budget& budget, std::uint64_t share);
 
-  /// Seconds of a steady step; infinite once the budget is spent.
+  /// Seconds of a steady step; infinite once the share is spent.
   double seconds(const Slots& slots);
-  /// Looks at the lanes too, whatever the budget.
-  prefetch::SteadyStep look(const Slots& slots) const;
+  /// Looks at the lanes too, whatever the share. nullopt: the budget does not afford it.
+  std::optional<prefetch::SteadyStep> look(const Slots& slots);
   /// So many trials are left.
-  std::uint64_t left() const { return left_; }
+  std::uint64_t left() const;
 
  private:
   const Plan& plan_;
   const prefetch::CostModel& cost_;
-  std::uint64_t left_;
+  Budget& budget_;
+  std::uint64_t each_;   // units of one trial
+  std::uint64_t share_;  // units that are left
   std::map<Slots, double> seen_;
 };
 
@@ -44,7 +47,7 @@ struct Choice {
 /// that, each pool gets its share (docs/design.md 3.9).
 class Chooser {
  public:
-  Chooser(const Plan& draft, const prefetch::CostModel& cost, std::uint64_t ops);
+  Chooser(const Plan& draft, const prefetch::CostModel& cost, Budget& budget, std::uint64_t share);
 
   Choice choose(const Limits& limits);
   Trials& trials() { return trials_; }
@@ -54,7 +57,9 @@ class Chooser {
   void trim(Slots& slots);
   std::uint32_t fewest(Slots slots, prefetch::PoolId pool, double bound);
   Choice squeezed(Choice from, const Limits& limits);
-  Choice by_share(const Limits& limits);
+  Choice without_a_few(const Choice& from, const std::vector<prefetch::Tier>& tiers, Bytes excess);
+  Slots by_share(const Limits& limits);
+  Choice fastest(const std::vector<Slots>& some);
 
   const Plan& draft_;
   Slots ample_;
@@ -62,6 +67,6 @@ class Chooser {
   std::optional<Choice> trimmed_;
 };
 
-Limits bytes_by_tier(const prefetch::Pools& pools, const Slots& slots);
+prefetch::BytesByTier bytes_by_tier(const prefetch::Pools& pools, const Slots& slots);
 
 }  // namespace sluice::plan

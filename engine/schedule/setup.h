@@ -35,6 +35,7 @@ struct Setup {
   std::int64_t micro_batches = 1;     ///< per step
   /// So many micro-batches go through the blocks together, so that streamed weights are fetched
   /// once for all of them. 1 is horizontal order, all is vertical order; the bits are the same.
+  /// Before the plan: so many at most.
   std::int64_t sweep = 1;
   std::int64_t kept_layers = 0;  ///< so many, from the last, keep their forward for backward
   Bytes workspace = 0;           ///< of the compute lane
@@ -72,10 +73,10 @@ struct Setup {
   }
 };
 
-/// More chunks, or more forward ops, than this in one step make a program that takes minutes to
-/// plan. An evaluation may have less: it is a program beside the step's.
-inline constexpr std::uint64_t kMaxChunks = 1 << 20;
-inline constexpr std::uint64_t kMaxForwards = 1 << 20;
+/// More chunks, or more forward ops, than this in one step make programs that take seconds to write
+/// and gigabytes to hold. An evaluation may have less: it is a program beside the step's.
+inline constexpr std::uint64_t kMaxChunks = 1 << 17;
+inline constexpr std::uint64_t kMaxForwards = 1 << 18;
 inline constexpr std::uint64_t kMaxEvaluationForwards = 1 << 16;
 
 /// Cuts the model and fills in what follows from it. `sub_group_size` is taken from the homes.

@@ -11,8 +11,6 @@ namespace {
 
 using enum Operand;
 
-constexpr double kAdamBytes = 28;  // read and write master, m, v; read a gradient
-
 /// One training step. Each function appends ops in an order that is correct when they run one by
 /// one; which of them there are follows from where the bytes live.
 class Step : public ProgramWriter {
@@ -241,7 +239,7 @@ class Step : public ProgramWriter {
     update_op(
         OpId::kAdam, where,
         {{kRecord, record_}, {kState, state}, {kGradient, gradient_chunk(where)}, {kFresh, fresh}},
-        {.bytes = kAdamBytes * static_cast<double>(chunk(where).elems)}, record_);
+        {.bytes = static_cast<double>(chunk(where).elems * zero::kUpdateBytesPerElem)}, record_);
     bring_home(where, state, fresh, record_);
   }
 

@@ -58,7 +58,7 @@ Session::Assembly::Assembly(Session& s)
       batches(s.train_, s.valid_data(), sampler, s.setup_.micro_batch_size, s.setup_.micro_batches),
       optimizer(s.job_.cpu_adam),
       store(open_store(s.job_, s.plan_.planned[index(Tier::kNvme)])),
-      ledger(s.plan_.limits),
+      ledger(s.plan_.limits.tiers),
       memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
       host(s.setup_, s.plan_.catalog.routes, rules, batches, optimizer),
       writer(s.setup_.model, s.job_.final_dtype,

@@ -6,12 +6,15 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "cpu_adam/optimizer.h"
 #include "engine/base/clock.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/zero/chunk.h"
 #include "gpu/device.h"
 #include "gpu/memory.h"
 #include "gpu/stream.h"
@@ -25,10 +28,6 @@ namespace {
 
 using plan::Throughput;
 
-constexpr Bytes kCopied = 16_MiB;
-constexpr std::size_t kUpdated = 1 << 20;  // elements
-constexpr Bytes kTransfer = 4_MiB;
-constexpr std::size_t kTransfers = 4;  // at a time
 /// A drive that takes longer than this for one transfer is not asked for several.
 constexpr double kSlowDrive = 0.1;
 constexpr Throughput kGuess = {0.5e9, 1e9};
@@ -47,35 +46,32 @@ double second_time(Work work) {
   return seconds_of(work);
 }
 
-double copy_rate() {
+double copy_seconds() {
   gpu::DeviceHeap heap(kCopied);
   const gpu::DeviceBlock device = heap.allocate(kCopied);
   const gpu::PinnedSlab host(kCopied);
   std::memset(host.data(), 1, kCopied);
   gpu::Stream stream("copy");
-  return static_cast<double>(kCopied) /
-         second_time([&] { stream.copy(device.data(), host.data(), kCopied).ticket().wait(); });
+  return second_time([&] { stream.copy(device.data(), host.data(), kCopied).ticket().wait(); });
 }
 
-struct HostRates {
-  double adam, sums;
+struct HostTimings {
+  double update, sum;
   unsigned threads;
 };
 
-HostRates host_rates(const cpu_adam::Options& options) {
+HostTimings time_host(const cpu_adam::Options& options) {
   const cpu_adam::Optimizer optimizer(options);
   std::vector<float> master(kUpdated), m(kUpdated), v(kUpdated);
   const std::vector<float> gradient(kUpdated, 1.0F);
   const std::span<const float> contribution(gradient);
   const cpu_adam::Hyper hyper;
-  const double elems = kUpdated;
-  const double update_s = second_time([&] {
+  const double update = second_time([&] {
     optimizer.update(hyper, {master, m, v}, contribution, {});
   });
-  const double sum_s = second_time([&] { optimizer.accumulate(m, contribution); });
-  return {28 * elems / update_s, 8 * elems / sum_s, optimizer.threads()};
+  const double sum = second_time([&] { optimizer.accumulate(m, contribution); });
+  return {update, sum, optimizer.threads()};
 }
-
 class Drives {
  public:
   Drives(const std::vector<std::string>& paths, const nvme::Options& aio)
@@ -87,13 +83,10 @@ class Drives {
     }
   }
 
-  Throughput rate(nvme::Op op) {
-    const double alone = seconds_of([&] { transfer(op, 1); });
-    Throughput t{static_cast<double>(kTransfer) / alone, 0};
-    if (alone > kSlowDrive) return t;
-    t.together =
-        static_cast<double>(kTransfers * kTransfer) / seconds_of([&] { transfer(op, kTransfers); });
-    return t;
+  Timings::Drive time(nvme::Op op) {
+    const double one = seconds_of([&] { transfer(op, 1); });
+    if (one > kSlowDrive) return {one, 0};
+    return {one, seconds_of([&] { transfer(op, kTransfers); })};
   }
 
  private:
@@ -113,42 +106,54 @@ class Drives {
   std::vector<nvme::File> files_;
 };
 
-struct DriveRates {
-  Throughput read, write;
-};
-
-DriveRates drive_rates(const memory::NvmeTier& nvme, const nvme::Options& aio) {
+/// nullopt: they cannot be measured.
+std::optional<std::pair<Timings::Drive, Timings::Drive>> time_drives(const memory::NvmeTier& nvme,
+                                                                     const nvme::Options& aio) {
   try {
     Drives drives(nvme.paths, aio);
-    drives.rate(nvme::Op::kWrite);  // the first pays for space that was only reserved
-    const Throughput write = drives.rate(nvme::Op::kWrite);
-    return {drives.rate(nvme::Op::kRead), write};
+    drives.time(nvme::Op::kWrite);  // the first pays for space that was only reserved
+    const Timings::Drive write = drives.time(nvme::Op::kWrite);
+    return std::pair{drives.time(nvme::Op::kRead), write};
   } catch (const Error& error) {
     const bool of_the_drive = error.code == Errc::kIo || error.code == Errc::kBudget;
     if (!of_the_drive) throw;  // the run would be refused for it
     log::warning(fmt::format("the drives were not measured, the plan guesses: {}", error.what()));
-    return {kGuess, kGuess};
+    return std::nullopt;
   }
 }
 
+Throughput throughput(const Timings::Drive& drive) {
+  const auto one = static_cast<double>(kTransfer);
+  return {one / drive.one, drive.many > 0 ? kTransfers * one / drive.many : 0};
+}
+
 }  // namespace
+
+plan::Rates rates_of(const Timings& timings) {
+  plan::Rates rates;
+  const auto updated = [](Bytes per_elem) { return static_cast<double>(kUpdated * per_elem); };
+  rates.adam = updated(zero::kUpdateBytesPerElem) / timings.update;
+  // As ops count it: a sum in fp32, read and written.
+  rates.sums = updated(2 * sizeof(float)) / timings.sum;
+  if (timings.copy > 0) rates.copy = static_cast<double>(kCopied) / timings.copy;
+  if (timings.read) rates.nvme_read = throughput(*timings.read);
+  if (timings.write) rates.nvme_write = throughput(*timings.write);
+  return rates;
+}
 
 plan::Rates calibrate(const schedule::Setup& setup, const Numerics& numerics,
                       const std::map<schedule::OpId, double>& ops,
                       const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,
                       const nvme::Options& aio) {
-  plan::Rates rates;
+  const HostTimings host = time_host(cpu_adam);
+  Timings timings{.update = host.update, .sum = host.sum};
+  if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = copy_seconds();
+  const auto drives = setup.uses_nvme() ? time_drives(nvme, aio) : std::nullopt;
+  if (drives) std::tie(timings.read, timings.write) = *drives;
+  plan::Rates rates = rates_of(timings);
+  if (setup.uses_nvme() && !drives) rates.nvme_read = rates.nvme_write = kGuess;
   // Every op of a kind has one shape, so its time is all there is to know.
   for (const auto& [id, seconds] : ops) rates.compute[id] = {0, 0, seconds};
-  const HostRates host = host_rates(cpu_adam);
-  rates.adam = host.adam;
-  rates.sums = host.sums;
-  if (setup.sharing == schedule::Sharing::kSeparate) rates.copy = copy_rate();
-  if (setup.uses_nvme()) {
-    const DriveRates drives = drive_rates(nvme, aio);
-    rates.nvme_read = drives.read;
-    rates.nvme_write = drives.write;
-  }
   const double cores = std::max(1U, std::thread::hardware_concurrency());
   rates.cpu_cores = std::min(1.0, host.threads / cores);
   if (gpu::device().unified) {

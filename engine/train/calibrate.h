@@ -4,7 +4,9 @@
 /// Thread  one, before the run; some 0.2 s, and some 100 MiB for that long
 #pragma once
 
+#include <cstddef>
 #include <map>
+#include <optional>
 
 #include "cpu_adam/options.h"
 #include "engine/memory/options.h"
@@ -14,6 +16,25 @@
 #include "nvme/options.h"
 
 namespace sluice::train {
+
+/// What the look took, in seconds.
+struct Timings {
+  struct Drive {
+    double one = 0;   ///< one transfer of kTransfer bytes
+    double many = 0;  ///< kTransfers of them at a time; 0: too slow to be asked
+  };
+  double copy = 0;                 ///< of kCopied bytes to the device; 0: not looked at
+  double update = 0, sum = 0;      ///< of kUpdated elements
+  std::optional<Drive> read = {};  ///< nullopt: not looked at
+  std::optional<Drive> write = {};
+};
+inline constexpr Bytes kCopied = 16_MiB;
+inline constexpr std::size_t kUpdated = 1 << 20;
+inline constexpr Bytes kTransfer = 4_MiB;
+inline constexpr std::size_t kTransfers = 4;
+
+/// The rates that follow. What was not looked at keeps its default.
+plan::Rates rates_of(const Timings& timings);
 
 /// `ops` are the compute lane's, as measure_ops() found them. The drives are looked at only when
 /// the setup has a home there: a file in the folder, or in its nearest parent that exists, whose

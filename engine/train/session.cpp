@@ -110,8 +110,8 @@ Session::Session(const Job& job)
   }
   if (setup_.uses_nvme()) nvme::check_folders(job_.tiers.nvme.paths, 0, allow_ram(job_));
   const memory::Machine machine = memory::this_machine();
-  plan::Limits limits = memory::resolve_limits(job_.tiers, machine);
-  limits.host = memory::host_limit(job_.tiers, machine);
+  plan::Limits limits{memory::resolve_limits(job_.tiers, machine),
+                      memory::host_limit(job_.tiers, machine)};
   plan::require_any_placement(setup_, limits, evaluation_batches());
   compute_ = job_.make_compute(setup_, numerics_);
   Measured measured;
@@ -120,7 +120,7 @@ Session::Session(const Job& job)
   setup_.workspace = workspace_.main + workspace_.side;
   const auto minimum = plan::require_minimum(setup_, limits, evaluation_batches());
   check_disks(minimum[index(prefetch::Tier::kNvme)]);
-  limits = memory::share_host_memory(limits, minimum, job_.tiers, machine);
+  limits.tiers = memory::share_host_memory(limits.tiers, minimum, job_.tiers, machine);
   const plan::Rates rates = job_.rates ? *job_.rates
                                        : calibrate(setup_, numerics_, measured.seconds,
                                                    job_.cpu_adam, job_.tiers.nvme, job_.aio);

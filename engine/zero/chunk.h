@@ -13,6 +13,8 @@ namespace sluice::zero {
 
 /// Master weight, first and second moment, all fp32.
 inline constexpr Bytes kStateBytesPerElem = 12;
+/// What one update moves: the state in and out, a gradient in.
+inline constexpr Bytes kUpdateBytesPerElem = 2 * kStateBytesPerElem + 4;
 /// The smallest chunk: one grain.
 inline constexpr Bytes kMinChunkState = kGrainElems * kStateBytesPerElem;
 static_assert(kMinChunkState == 48_KiB);

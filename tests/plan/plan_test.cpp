@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "engine/plan/rates.h"
@@ -16,12 +17,6 @@
 namespace sluice::testing {
 namespace {
 
-Limits bytes_of_pools(const Plan& p) {
-  Limits bytes{};
-  for (const auto& pool : p.catalog.pools) bytes[index(pool.tier)] += pool.slot * pool.slots;
-  return bytes;
-}
-
 std::vector<std::uint32_t> slots_of(const Plan& p) {
   std::vector<std::uint32_t> slots;
   for (const auto& pool : p.catalog.pools) slots.push_back(pool.slots);
@@ -30,29 +25,55 @@ std::vector<std::uint32_t> slots_of(const Plan& p) {
 
 /// With every tier at its serial minimum.
 Plan smallest_plan(const Setup& setup, std::int64_t evaluation_batches) {
-  return make_plan(setup, require_minimum(setup, kPlenty, evaluation_batches), evaluation_batches);
+  return make_plan(setup, just(require_minimum(setup, kPlenty, evaluation_batches)),
+                   evaluation_batches);
 }
 
-/// All that one step defines in a pool, twice, and its persistents: no pool can use more.
-Slots ample_slots(const Plan& p) {
-  Slots slots(p.catalog.pools.size(), 0);
-  for (const auto id : p.catalog.residents->roots()) {
-    ++slots[p.catalog.residents->info(id).pool];
-  }
-  const auto& transients = p.programs.step->transients();
-  for (const auto id : transients.roots()) {
-    if (transients.info(id).pool != prefetch::kNoPool) slots[transients.info(id).pool] += 2;
-  }
-  for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = std::max(slots[i], p.minimum_slots[i]);
-  return slots;
+/// A limit of the tiers says nothing of the memory that two of them may share, nor the other way
+/// round.
+static_assert(!std::is_default_constructible_v<Limits>);
+static_assert(!std::is_constructible_v<Limits, BytesByTier>);
+static_assert(!std::is_convertible_v<BytesByTier, Limits>);
+static_assert(!std::is_convertible_v<Limits, BytesByTier>);
+
+/// With these slots in its pools.
+prefetch::Simulation machine_of(const Plan& p, const Slots& slots) {
+  prefetch::Pools pools = p.catalog.pools;
+  for (std::size_t i = 0; i < pools.size(); ++i) pools[i].slots = slots[i];
+  return {p.catalog.residents, pools, p.lanes};
 }
 
 double step_with(const Plan& p, const Slots& slots) {
-  prefetch::Pools pools = p.catalog.pools;
-  for (std::size_t i = 0; i < pools.size(); ++i) pools[i].slots = slots[i];
-  return prefetch::steady_step({p.catalog.residents, pools, p.lanes}, p.programs.step,
-                               slow_machine())
-      .seconds;
+  return prefetch::steady_step(machine_of(p, slots), p.programs.step, slow_machine()).seconds;
+}
+
+/// The most slots that were ever taken, by pool.
+class Peaks : public prefetch::Observer {
+ public:
+  void begins(const prefetch::Scoreboard& board, prefetch::OpRef) override {
+    slots.resize(board.pools().size(), 0);
+    for (prefetch::PoolId i = 0; i < slots.size(); ++i) {
+      slots[i] = std::max(slots[i], board.peak_slots(i));
+    }
+  }
+  Slots slots;
+};
+
+/// What a long run takes where there is more than it can take.
+Slots wanted_slots(const Plan& p) {
+  Peaks peaks;
+  const std::vector stream(6, p.programs.step);
+  const Slots endless(p.catalog.pools.size(), 10'000);
+  prefetch::simulate(machine_of(p, endless), stream, slow_machine(), &peaks);
+  for (std::size_t i = 0; i < endless.size(); ++i) EXPECT_LT(peaks.slots[i], endless[i]);
+  return peaks.slots;
+}
+
+/// So many bytes for each element of the model.
+Bytes at_home(const schedule::Setup& setup, Bytes per_elem) {
+  Bytes bytes = 0;
+  for (const zero::Layout& layout : setup.layouts) bytes += layout.elems * per_elem;
+  return bytes;
 }
 
 /// Every fifth: all values of all axes, and most pairs of them.
@@ -70,7 +91,6 @@ TEST_P(EveryPlan, IsAcceptedAtExactlyItsMinimumAndRunsThere) {
   const schedule::Setup setup = setup_of(GetParam());
   const Plan p = smallest_plan(setup, 5);
   EXPECT_EQ(p.planned, p.minimum);
-  EXPECT_EQ(p.planned, bytes_of_pools(p));
   prefetch::CostModel cost;
   cost.lanes.assign(p.lanes.size(), {0, 0, 1, {}});
   const std::vector stream{p.programs.init, p.programs.step, p.programs.evaluation, p.programs.step,
@@ -81,30 +101,66 @@ TEST_P(EveryPlan, IsAcceptedAtExactlyItsMinimumAndRunsThere) {
 
 TEST_P(EveryPlan, WithMemoryToSpareIsAsFastAsMemoryWithoutEndAndTakesNoMoreThanItUses) {
   const Plan p = make_plan(setup_of(GetParam()), kPlenty);
-  const Slots ample = ample_slots(p);
-  for (std::size_t i = 0; i < ample.size(); ++i) {
+  const Slots wanted = wanted_slots(p);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
     EXPECT_GE(p.catalog.pools[i].slots, p.minimum_slots[i]) << p.catalog.pools[i].name;
-    EXPECT_LE(p.catalog.pools[i].slots, ample[i]) << p.catalog.pools[i].name;
+    EXPECT_LE(p.catalog.pools[i].slots, std::max(wanted[i], p.minimum_slots[i]))
+        << p.catalog.pools[i].name;
   }
-  const double best = step_with(p, ample);
+  const double best = step_with(p, Slots(wanted.size(), 10'000));
   EXPECT_LE(p.forecast.step_s, best * 1.0101);
   EXPECT_DOUBLE_EQ(p.forecast.step_s, step_with(p, slots_of(p)));
   EXPECT_LE(p.forecast.step_s, step_with(p, p.minimum_slots));
 }
 
+/// Nothing passes through the nvme tier, so it has what lives there: 12 bytes of state per element,
+/// and its weights in bf16.
+TEST(Plan, HasOnDrivesExactlyWhatLivesThere) {
+  const auto drives = [](ParamHome param, OptimizerHome state) {
+    const auto setup = setup_of({.param = param, .state = state});
+    const Plan p = make_plan(setup, kPlenty);
+    EXPECT_EQ(p.planned[index(Tier::kNvme)], p.minimum[index(Tier::kNvme)]);
+    return p.planned[index(Tier::kNvme)];
+  };
+  const auto setup = setup_of({});
+  EXPECT_EQ(drives(ParamHome::kCpu, OptimizerHome::kNvme), at_home(setup, 12));
+  EXPECT_EQ(drives(ParamHome::kNvme, OptimizerHome::kNvme), at_home(setup, 12 + 2));
+  EXPECT_EQ(drives(ParamHome::kNvme, OptimizerHome::kCpu), at_home(setup, 2));
+  EXPECT_EQ(drives(ParamHome::kCpu, OptimizerHome::kCpu), 0U);
+  const BytesByTier resident = require_minimum(
+      setup_of({.param = ParamHome::kNone, .state = OptimizerHome::kCpu}), kPlenty, 0);
+  EXPECT_GT(resident[index(Tier::kGpu)], at_home(setup, 2));
+  EXPECT_GT(resident[index(Tier::kCpu)], at_home(setup, 12));
+  EXPECT_LT(resident[index(Tier::kCpu)], at_home(setup, 12 + 2 + 4 + 4));
+}
+
 TEST(Plan, NeverExceedsALimitNorFallsBelowItsMinimumNorIsSlowerThanThere) {
   EXPECT_TRUE(rc::check([] {
     const auto setup = setup_of(*rc::gen::elementOf(all_placements()));
-    Limits limits = require_minimum(setup, kPlenty, 0);
+    Limits limits = just(require_minimum(setup, kPlenty, 0));
     const Plan most = make_plan(setup, kPlenty);
     for (const Tier tier : kTiers) {
-      Bytes& limit = limits[index(tier)];
+      Bytes& limit = limits.tiers[index(tier)];
       const Bytes up_to = most.planned[index(tier)] + 64_KiB;
       if (limit < up_to) limit = *rc::gen::inRange<Bytes>(limit, up_to + 1);
     }
+    if (*rc::gen::element(false, true)) {
+      const auto both = [](const BytesByTier& bytes) {
+        return bytes[index(Tier::kGpu)] + bytes[index(Tier::kCpu)];
+      };
+      const Bytes low = both(require_minimum(setup, kPlenty, 0));
+      limits.host = *rc::gen::inRange<Bytes>(low, std::max(low, both(most.planned)) + 1);
+    }
     const Plan p = make_plan(setup, limits);
-    RC_ASSERT(p.planned == bytes_of_pools(p));
-    for (const Tier tier : kTiers) RC_ASSERT(p.planned[index(tier)] <= limits[index(tier)]);
+    for (const Tier tier : kTiers) {
+      Bytes taken = 0;
+      for (const auto& pool : p.catalog.pools) {
+        if (pool.tier == tier) taken += pool.slot * pool.slots;
+      }
+      RC_ASSERT(p.planned[index(tier)] == taken);
+      RC_ASSERT(taken <= limits.tiers[index(tier)]);
+    }
+    RC_ASSERT(p.planned[index(Tier::kGpu)] + p.planned[index(Tier::kCpu)] <= limits.host);
     for (std::size_t i = 0; i < p.catalog.pools.size(); ++i) {
       RC_ASSERT(p.catalog.pools[i].slots >= p.minimum_slots[i]);
     }
@@ -117,13 +173,13 @@ TEST(Plan, NeverExceedsALimitNorFallsBelowItsMinimumNorIsSlowerThanThere) {
 TEST_P(EveryPlan, IsHardlySlowerWithMoreMemory) {
   const auto setup = setup_of(GetParam());
   const Plan most = make_plan(setup, kPlenty);
-  const Limits minimum = require_minimum(setup, kPlenty, 0);
+  const BytesByTier minimum = require_minimum(setup, kPlenty, 0);
   double fastest = std::numeric_limits<double>::infinity();
   for (const Bytes eighths : {0_B, 1_B, 2_B, 4_B, 8_B}) {
-    Limits limits = minimum;
+    Limits limits = just(minimum);
     for (const Tier tier : kTiers) {
       const std::size_t i = index(tier);
-      limits[i] += (std::max(most.planned[i], minimum[i]) - minimum[i]) * eighths / 8;
+      limits.tiers[i] += (std::max(most.planned[i], minimum[i]) - minimum[i]) * eighths / 8;
     }
     const double step_s = make_plan(setup, limits).forecast.step_s;
     EXPECT_LE(step_s, fastest * 1.02) << eighths << " eighths of what it wants";
@@ -134,9 +190,9 @@ TEST_P(EveryPlan, IsHardlySlowerWithMoreMemory) {
 TEST(Plan, BelowWhatItWantsGivesSlotsWhereTheyShortenTheStep) {
   const auto setup = setup_of({});
   const Plan most = make_plan(setup, kPlenty);
-  Limits limits = most.minimum;
+  Limits limits = just(most.minimum);
   for (const Tier tier : kTiers) {
-    limits[index(tier)] += (most.planned[index(tier)] - most.minimum[index(tier)]) / 2;
+    limits.tiers[index(tier)] += (most.planned[index(tier)] - most.minimum[index(tier)]) / 2;
   }
   const Plan half = make_plan(setup, limits);
   const double slowest = step_with(half, half.minimum_slots);
@@ -171,7 +227,7 @@ TEST(Plan, BelowWhatItWantsIsNearTheBestOfAllThatFit) {
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     for (const Bytes quarters : {1_B, 2_B, 3_B}) {
       Limits limits = kPlenty;
-      Bytes& limit = limits[index(tier)];
+      Bytes& limit = limits.tiers[index(tier)];
       const Bytes low = most.minimum[index(tier)];
       limit = low + (most.planned[index(tier)] - low) * quarters / 4;
       const double best = best_step(most, tier, limit, slots_of(most));
@@ -194,9 +250,9 @@ TEST(Plan, BelowWhatItWantsTakesSlotsWhereTheyAreMissedLeast) {
   rates.op_s = 1;  // every op takes as long: all lanes have work
   const auto cost = plan::cost_model(rates, schedule::make_lanes());
   const Plan most = plan::make_plan(setup, kPlenty, 0, cost);
-  Limits limits{};
+  Limits limits = kPlenty;
   for (const Tier tier : kTiers) {
-    limits[index(tier)] = (most.minimum[index(tier)] + most.planned[index(tier)]) / 2;
+    limits.tiers[index(tier)] = (most.minimum[index(tier)] + most.planned[index(tier)]) / 2;
   }
   const Plan half = plan::make_plan(setup, limits, 0, cost);
   EXPECT_LE(half.forecast.step_s, most.forecast.step_s * 1.07);
@@ -247,11 +303,11 @@ TEST(Plan, CutsTheChunksOfAutoSoThatTheyFit) {
   auto fixed = setup;
   fixed.homes.sub_group_size = 32_MiB;  // what make_setup cuts for auto
   Limits limits = kPlenty;
-  limits[index(Tier::kCpu)] = require_minimum(fixed, kPlenty, 0)[index(Tier::kCpu)] - 1;
+  limits.tiers[index(Tier::kCpu)] = require_minimum(fixed, kPlenty, 0)[index(Tier::kCpu)] - 1;
   EXPECT_THROW(require_minimum(fixed, limits, 0), Error);
   const Plan smaller = make_plan(setup, limits);
   EXPECT_LT(*smaller.setup.homes.sub_group_size, 32_MiB);
-  EXPECT_LE(smaller.planned[index(Tier::kCpu)], limits[index(Tier::kCpu)]);
+  EXPECT_LE(smaller.planned[index(Tier::kCpu)], limits.tiers[index(Tier::kCpu)]);
   EXPECT_GT(smaller.setup.chunks[0].size(), setup.chunks[0].size());
 }
 
@@ -293,11 +349,11 @@ TEST(Plan, LetsAsManyLayersKeepTheirForwardAsFitTheDevice) {
 
   auto two = setup;
   two.kept_layers = 2;
-  const Limits minimum = require_minimum(setup, kPlenty, 0);
+  const BytesByTier minimum = require_minimum(setup, kPlenty, 0);
   Limits limits = kPlenty;
-  limits[index(Tier::kGpu)] = require_minimum(two, kPlenty, 0)[index(Tier::kGpu)];
+  limits.tiers[index(Tier::kGpu)] = require_minimum(two, kPlenty, 0)[index(Tier::kGpu)];
   const Plan some = make_plan(setup, limits);
-  limits[index(Tier::kGpu)] = minimum[index(Tier::kGpu)];
+  limits.tiers[index(Tier::kGpu)] = minimum[index(Tier::kGpu)];
   const Plan none = make_plan(setup, limits);
   EXPECT_EQ(some.setup.kept_layers, 2);
   EXPECT_EQ(none.setup.kept_layers, 0);

@@ -15,6 +15,7 @@ using plan::Limits;
 using plan::Plan;
 using plan::require_minimum;
 using plan::Slots;
+using prefetch::BytesByTier;
 using prefetch::kTiers;
 using prefetch::MemoryTag;
 using prefetch::Tier;
@@ -25,7 +26,12 @@ using schedule::ParamHome;
 using schedule::Setup;
 using schedule::Sharing;
 
-inline constexpr Limits kPlenty = {1ULL << 40, 1ULL << 40, 1ULL << 40};
+inline constexpr Limits kPlenty{{1ULL << 40, 1ULL << 40, 1ULL << 40}, plan::kEndless};
+
+/// So much of each tier, which share no memory.
+inline Limits just(const BytesByTier& tiers) {
+  return {tiers, plan::kEndless};
+}
 
 /// A slow machine, so that the bytes of tiny models take time: every lane has work.
 inline prefetch::CostModel slow_machine() {

@@ -2,15 +2,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <sstream>
+#include <vector>
+
 #include "tests/plan/plans.h"
 
 namespace sluice::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-std::string refusal(const Setup& setup, const Limits& limits) {
+std::string refusal(const schedule::Setup& setup, const Limits& limits) {
   try {
     require_minimum(setup, limits, 0);
   } catch (const Error& error) {
@@ -22,20 +27,20 @@ std::string refusal(const Setup& setup, const Limits& limits) {
 }
 
 /// What make_plan says of a tier that is one byte too small.
-std::string refusal_one_byte_below(const Setup& setup, Tier tier) {
+std::string refusal_one_byte_below(const schedule::Setup& setup, Tier tier) {
   Limits limits = kPlenty;
-  limits[index(tier)] = require_minimum(setup, kPlenty, 0)[index(tier)] - 1;
+  limits.tiers[index(tier)] = require_minimum(setup, kPlenty, 0)[index(tier)] - 1;
   return refusal(setup, limits);
 }
 
 TEST(Refusal, ComesWhenAnyTierIsOneByteSmaller) {
   for (const auto param : {ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme}) {
     const auto setup = setup_of({.param = param, .micro_batches = 1});
-    const Limits minimum = require_minimum(setup, kPlenty, 0);
+    const BytesByTier minimum = require_minimum(setup, kPlenty, 0);
     for (const Tier tier : kTiers) {
       if (minimum[index(tier)] == 0) continue;
-      Limits limits = minimum;
-      --limits[index(tier)];
+      Limits limits = just(minimum);
+      --limits.tiers[index(tier)];
       EXPECT_THAT(refusal(setup, limits),
                   AllOf(HasSubstr("the " + std::string(name_of(tier)) + " tier is too small"),
                         HasSubstr("(1 B) short"),
@@ -46,12 +51,13 @@ TEST(Refusal, ComesWhenAnyTierIsOneByteSmaller) {
 
 TEST(Refusal, NamesEveryTierThatIsTooSmall) {
   const auto setup = setup_of({});
-  Limits limits = require_minimum(setup, kPlenty, 0);
-  limits[index(Tier::kCpu)] -= 1;
-  limits[index(Tier::kNvme)] -= 16_KiB;
+  Limits limits = just(require_minimum(setup, kPlenty, 0));
+  limits.tiers[index(Tier::kCpu)] -= 1;
+  limits.tiers[index(Tier::kNvme)] -= 16_KiB;
   EXPECT_THAT(refusal(setup, limits),
               AllOf(HasSubstr("the cpu tier is too small"),
-                    HasSubstr("raise the limit (tiers.nvme.limit too, by 16.0 KiB)")));
+                    HasSubstr("raise tiers.cpu.limit, tiers.nvme.limit, or "),
+                    ContainsRegex("nvme .* 16\\.0 KiB\n")));
 }
 
 /// Where the device computes in host memory, what one tier gives up the other one needs.
@@ -59,10 +65,10 @@ TEST(Refusal, CountsOneMemoryOnce) {
   const auto setup = setup_of({.state = OptimizerHome::kCpu});
   const auto minimum = require_minimum(setup, kPlenty, 0);
   Limits limits = kPlenty;
-  limits[index(Tier::kCpu)] = minimum[index(Tier::kCpu)] - 1;
-  limits[index(Tier::kNvme)] = 0;
+  limits.tiers[index(Tier::kCpu)] = minimum[index(Tier::kCpu)] - 1;
+  limits.tiers[index(Tier::kNvme)] = 0;
   EXPECT_THAT(refusal(setup, limits), HasSubstr("which fits"));
-  limits.host = limits[index(Tier::kCpu)];
+  limits.host = limits.tiers[index(Tier::kCpu)];
   EXPECT_THAT(refusal(setup, limits), AllOf(HasSubstr("no placement fits"), HasSubstr("lacks")));
 }
 
@@ -74,20 +80,23 @@ TEST(Refusal, OfOneMemoryThatIsTooSmallForBothTiersSaysWhatEachNeeds) {
   EXPECT_EQ(require_minimum(setup, limits, 0), minimum);
   limits.host -= 1;
   EXPECT_THAT(refusal(setup, limits),
-              AllOf(HasSubstr("the host memory is too small"), HasSubstr("for the gpu tier (param"),
-                    HasSubstr("for the cpu tier (param"), HasSubstr("(1 B) short; free"),
-                    HasSubstr("or set zero_optimization.offload_"), HasSubstr("which fits")));
+              AllOf(HasSubstr("the host memory is too small for the gpu and the cpu tier"),
+                    HasSubstr("(1 B) short\nfree host memory, or "),
+                    ContainsRegex("\n  gpu .*\n    parameters .*\n  cpu .*\n    parameters .*"
+                                  "\n  gpu \\+ cpu .* 1 B\n"),
+                    HasSubstr("\n  set\n    zero_optimization.offload_"), HasSubstr("which fits")));
   limits.host = 1;
   EXPECT_THAT(refusal(setup, limits), HasSubstr("no placement fits"));
 }
 
 TEST(Refusal, BeforeTheWorkspaceIsMeasuredSaysThatItComesOnTop) {
   auto setup = setup_of({});
-  const Limits tiny{1, kPlenty[1], kPlenty[2]};
+  Limits tiny = kPlenty;
+  tiny.tiers[index(Tier::kGpu)] = 1;
   setup.workspace = 0;
-  EXPECT_THAT(refusal(setup, tiny), HasSubstr("short, and by a workspace"));
+  EXPECT_THAT(refusal(setup, tiny), HasSubstr("a workspace comes on top"));
   setup.workspace = 64_KiB;
-  EXPECT_THAT(refusal(setup, tiny), ::testing::Not(HasSubstr("and by a workspace")));
+  EXPECT_THAT(refusal(setup, tiny), ::testing::Not(HasSubstr("a workspace comes on top")));
 }
 
 TEST(Refusal, NamesTheClassesOfBytesOfThatTier) {
@@ -96,18 +105,82 @@ TEST(Refusal, NamesTheClassesOfBytesOfThatTier) {
               AllOf(HasSubstr("parameters "), HasSubstr("gradients "), HasSubstr("activations "),
                     HasSubstr("workspace "), ::testing::Not(HasSubstr("optimizer state"))));
   EXPECT_THAT(refusal_one_byte_below(setup, Tier::kNvme),
-              AllOf(HasSubstr("(optimizer state "), ::testing::Not(HasSubstr("parameters"))));
+              AllOf(HasSubstr("    optimizer state "), ::testing::Not(HasSubstr("parameters"))));
 }
 
-TEST(Refusal, OfMoreForwardsThanCanBePlannedIsRefusedAtOnce) {
-  auto setup = setup_of({});
-  setup.micro_batches = 1'000'000;
+/// What the plan says of a run that is too long to be planned.
+std::string too_long(const schedule::Setup& setup, std::int64_t evaluation_batches) {
   try {
-    make_plan(setup, kPlenty);
-    FAIL() << "five million forwards were accepted";
+    make_plan(setup, kPlenty, evaluation_batches);
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Errc::kConfig);
-    EXPECT_THAT(error.what(), HasSubstr("lower train.gradient_accumulation_steps"));
+    return error.what();
+  }
+  ADD_FAILURE() << "it was planned";
+  return {};
+}
+
+TEST(Refusal, OfMoreThanCanBePlannedComesAtOnceAndSaysWhatToLower) {
+  const auto most = [](const schedule::Setup& setup, std::uint64_t forwards) {
+    return static_cast<std::int64_t>(forwards / setup.model.blocks.size());
+  };
+  auto setup = setup_of({});
+  setup.micro_batches = most(setup, schedule::kMaxForwards) + 1;
+  EXPECT_THAT(too_long(setup, 0), AllOf(HasSubstr("more forwards than are planned"),
+                                        HasSubstr("lower train.gradient_accumulation_steps\n")));
+  setup.micro_batches = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(too_long(setup, 0), HasSubstr("more forwards than are planned"));
+  setup = setup_of({});
+  EXPECT_THAT(too_long(setup, most(setup, schedule::kMaxEvaluationForwards) + 1),
+              AllOf(HasSubstr("an evaluation has more"), HasSubstr("lower eval.batches")));
+  setup = setup_of({.param = ParamHome::kNone});
+  setup.micro_batches = most(setup, schedule::kMaxForwards);
+  EXPECT_THAT(too_long(setup, 0), AllOf(HasSubstr("longer than is planned"),
+                                        HasSubstr("raise zero_optimization.sub_group_size")));
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// At most three lines of words, of 120 characters; below them rows, which are indented.
+void expect_readable(const std::string& words) {
+  const auto lines = lines_of(words);
+  std::size_t prose = 0;
+  while (prose < lines.size() && lines[prose].front() != ' ') ++prose;
+  EXPECT_GE(prose, 2U) << words;
+  EXPECT_LE(prose, 3U) << words;
+  EXPECT_GT(lines.size(), prose) << "no numbers\n" << words;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_LE(lines[i].size(), 120U) << lines[i];
+    EXPECT_EQ(lines[i].front() == ' ', i >= prose) << lines[i];
+  }
+}
+
+TEST(Refusal, SaysItInThreeLinesOf120CharactersAndATable) {
+  for (const Placement& placement : all_placements()) {
+    auto setup = setup_of(placement);
+    const BytesByTier minimum = require_minimum(setup, kPlenty, 0);
+    for (const Tier tier : kTiers) {
+      if (minimum[index(tier)] == 0) continue;
+      Limits limits = kPlenty;
+      limits.tiers[index(tier)] = 1;
+      expect_readable(refusal(setup, limits));
+    }
+    expect_readable(refusal(setup, just({0, 0, 0})));
+    setup.workspace = 0;
+    Limits host = kPlenty;
+    host.host = 1;
+    expect_readable(refusal(setup, host));
+  }
+  auto setup = setup_of({});
+  setup.micro_batches = schedule::kMaxForwards;
+  for (const std::string& words : {too_long(setup, 0), too_long(setup_of({}), 1 << 20)}) {
+    for (const std::string& line : lines_of(words)) EXPECT_LE(line.size(), 120U) << line;
+    EXPECT_LE(lines_of(words).size(), 4U) << words;
   }
 }
 
@@ -115,7 +188,7 @@ TEST(Refusal, NamesThePlacementThatFitsWithTheLeastTraffic) {
   Placement p{.micro_batches = 1};
   p.state = OptimizerHome::kCpu;
   EXPECT_THAT(refusal_one_byte_below(setup_of(p), Tier::kCpu),
-              AllOf(HasSubstr("set zero_optimization."), HasSubstr(", which fits")));
+              AllOf(HasSubstr("\n  set\n    zero_optimization."), HasSubstr(", which fits")));
 
   p.param = ParamHome::kNone;
   p.gradient = GradientHome::kNone;
@@ -123,19 +196,19 @@ TEST(Refusal, NamesThePlacementThatFitsWithTheLeastTraffic) {
   Limits limits = kPlenty;
   Placement offloaded = p;
   offloaded.gradient = GradientHome::kCpu;
-  limits[index(Tier::kGpu)] = require_minimum(setup_of(offloaded), kPlenty, 0)[index(Tier::kGpu)];
+  limits.tiers[index(Tier::kGpu)] =
+      require_minimum(setup_of(offloaded), kPlenty, 0)[index(Tier::kGpu)];
   const std::string words = refusal(setup, limits);
-  EXPECT_THAT(words,
-              HasSubstr("or set zero_optimization.offload_gradient.device: cpu, which fits"));
+  EXPECT_THAT(words, HasSubstr("\n  set\n    zero_optimization.offload_gradient.device: cpu"));
   EXPECT_THAT(words, ::testing::Not(HasSubstr("offload_param")));
 }
 
 TEST(Refusal, SuggestsWhatIsAccepted) {
   const Placement p{.param = ParamHome::kNone, .gradient = GradientHome::kNone};
   const auto setup = setup_of(p);
-  Limits limits = require_minimum(setup, kPlenty, 0);
-  limits[index(Tier::kGpu)] /= 2;
-  limits[index(Tier::kCpu)] = limits[index(Tier::kNvme)] = kPlenty[0];
+  Limits limits = just(require_minimum(setup, kPlenty, 0));
+  limits.tiers[index(Tier::kGpu)] /= 2;
+  limits.tiers[index(Tier::kCpu)] = limits.tiers[index(Tier::kNvme)] = kPlenty.tiers[0];
   const std::string words = refusal(setup, limits);
   const auto says = [&](const char* setting) { return words.find(setting) != std::string::npos; };
   auto other = setup;
@@ -152,16 +225,16 @@ TEST(Refusal, SuggestsWhatIsAccepted) {
 
 TEST(Refusal, WaitsForTheWorkspaceWhereAnotherPlacementMayFit) {
   const auto setup = setup_of({.param = ParamHome::kNone, .gradient = GradientHome::kNone});
-  Limits limits = require_minimum(setup, kPlenty, 0);
-  limits[index(Tier::kGpu)] /= 2;
-  limits[index(Tier::kCpu)] = limits[index(Tier::kNvme)] = kPlenty[0];
+  Limits limits = just(require_minimum(setup, kPlenty, 0));
+  limits.tiers[index(Tier::kGpu)] /= 2;
+  limits.tiers[index(Tier::kCpu)] = limits.tiers[index(Tier::kNvme)] = kPlenty.tiers[0];
   EXPECT_NO_THROW(plan::require_any_placement(setup, limits, 0));
   auto known = setup;
-  known.workspace = limits[index(Tier::kGpu)];
+  known.workspace = limits.tiers[index(Tier::kGpu)];
   EXPECT_THAT(refusal(known, limits),
               AllOf(HasSubstr("workspace "), HasSubstr("no placement fits")));
 
-  limits[index(Tier::kGpu)] = 64_KiB;
+  limits.tiers[index(Tier::kGpu)] = 64_KiB;
   EXPECT_THROW(plan::require_any_placement(setup, limits, 0), Error);
 }
 
@@ -175,19 +248,19 @@ TEST(Refusal, OfKeepingEveryLayerSaysThatTheyNeedNotBeKept) {
   setup.micro_batches = micro_batches;
   EXPECT_EQ(make_plan(setup, kPlenty).setup.kept_layers, setup.model.decoder.layers);
   EXPECT_THAT(refusal_one_byte_below(setup, Tier::kGpu),
-              HasSubstr("or set activation_checkpointing.policy: auto, which fits"));
+              HasSubstr("\n  set\n    activation_checkpointing.policy: auto"));
 }
 
 TEST(Refusal, OfWhatNoPlacementFitsSaysWhatTheSmallestOneLacks) {
   auto large = setup_of({.state = OptimizerHome::kCpu});
   large.workspace = 1_GiB;
   Limits limits = kPlenty;
-  limits[index(Tier::kGpu)] = 512_MiB;
+  limits.tiers[index(Tier::kGpu)] = 512_MiB;
   EXPECT_THAT(refusal(large, limits), AllOf(HasSubstr("lower train.train_micro_batch_size_per_gpu"),
                                             HasSubstr("no placement fits"), HasSubstr("lacks"),
                                             HasSubstr("in the gpu tier")));
   limits = kPlenty;
-  limits[index(Tier::kNvme)] = limits[index(Tier::kCpu)] = 64_KiB;
+  limits.tiers[index(Tier::kNvme)] = limits.tiers[index(Tier::kCpu)] = 64_KiB;
   EXPECT_THAT(refusal(setup_of({}), limits), HasSubstr("no placement fits"));
 }
 

@@ -8,11 +8,12 @@
 namespace sluice::plan {
 namespace {
 
-Plan plan_of(const Limits& minimum, const Limits& planned, const Limits& limits) {
+Plan plan_of(const prefetch::BytesByTier& minimum, const prefetch::BytesByTier& planned,
+             const prefetch::BytesByTier& limits) {
   Plan plan;
   plan.minimum = minimum;
   plan.planned = planned;
-  plan.limits = limits;
+  plan.limits = {limits, kEndless};
   return plan;
 }
 
@@ -57,6 +58,30 @@ TEST(Report, ListsThePoolsThatBytesMoveThrough) {
   EXPECT_THAT(report(plan),
               ::testing::HasSubstr("\n      5 slots (serial minimum 3) of gpu fetched"));
   EXPECT_THAT(report(plan), ::testing::Not(::testing::HasSubstr("gpu home")));
+}
+
+TEST(Report, SaysHowManyMicroBatchesGoTogetherWhereThereIsAChoice) {
+  Plan plan = plan_of({1_GiB, 0, 0}, {1_GiB, 0, 0}, {1_GiB, 0, 0});
+  plan.setup.homes.offload_param = schedule::ParamHome::kCpu;
+  plan.setup.micro_batches = 15;
+  plan.setup.sweep = 4;
+  EXPECT_THAT(report(plan), ::testing::HasSubstr(
+                                "\n4 of 15 micro-batches go through the layers together: weights "
+                                "are fetched 4 times a step, for forward and for backward"));
+  const auto nothing_of_it = ::testing::Not(::testing::HasSubstr("together"));
+  plan.setup.homes.offload_param = schedule::ParamHome::kNone;
+  EXPECT_THAT(report(plan), nothing_of_it);
+  plan.setup.homes.offload_param = schedule::ParamHome::kNvme;
+  plan.setup.micro_batches = plan.setup.sweep = 1;
+  EXPECT_THAT(report(plan), nothing_of_it);
+}
+
+TEST(Report, SaysHowManyLayersKeepTheirForwardIfAny) {
+  Plan plan = plan_of({1_GiB, 0, 0}, {1_GiB, 0, 0}, {1_GiB, 0, 0});
+  plan.setup.model.decoder.layers = 12;
+  EXPECT_THAT(report(plan), ::testing::Not(::testing::HasSubstr("keep")));
+  plan.setup.kept_layers = 5;
+  EXPECT_THAT(report(plan), ::testing::HasSubstr("\n5 of 12 layers keep their forward"));
 }
 
 TEST(Report, SaysWhatAStepMovesOnEachLanePerParameter) {

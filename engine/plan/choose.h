@@ -1,0 +1,32 @@
+/// Decides what a setup leaves open: how many micro-batches go together, the chunks, the kept
+/// layers, the slots. A private header of this room.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "engine/plan/slots.h"
+
+namespace sluice::plan {
+
+/// A draft and the slots that were chosen for it.
+struct Candidate {
+  std::unique_ptr<Plan> draft;  ///< the chooser refers to it
+  std::unique_ptr<Chooser> chooser;
+  Choice choice;
+};
+
+/// What all decisions of one plan share. Each simulates with its part of the budget; what it does
+/// not afford is decided by rule: the most micro-batches together that fit, the preferred chunks,
+/// no kept layer.
+struct Terms {
+  const Limits& limits;
+  std::int64_t evaluation_batches;
+  const prefetch::CostModel& cost;
+  Budget& budget;
+};
+
+/// nullopt: the budget does not afford a single draft. Throws kBudget when nothing fits.
+std::optional<Candidate> decide(const schedule::Setup& open, const Terms& terms);
+
+}  // namespace sluice::plan

@@ -1,0 +1,131 @@
+#include "engine/plan/placements.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "engine/plan/draft.h"
+#include "engine/schedule/ops.h"
+
+namespace sluice::plan {
+namespace {
+
+using schedule::ActivationHome;
+using schedule::GradientHome;
+using schedule::OptimizerHome;
+using schedule::ParamHome;
+using schedule::Recompute;
+using schedule::Setup;
+
+/// Chunks of a suggested placement where the file's own would be too large.
+constexpr Bytes kSmallChunk = 4_MiB;
+
+/// Every other placement of the same step.
+std::vector<Setup> alternatives(const Setup& setup) {
+  std::vector<Setup> all;
+  for (const auto param : {ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme}) {
+    for (const auto gradient : {GradientHome::kNone, GradientHome::kCpu}) {
+      for (const auto state : {OptimizerHome::kCpu, OptimizerHome::kNvme}) {
+        for (const auto activation :
+             {ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme}) {
+          Setup other = setup;
+          other.homes.offload_param = param;
+          other.homes.offload_gradient = gradient;
+          other.homes.offload_optimizer = state;
+          other.homes.offload_activation = activation;
+          if (other.homes.recompute == Recompute::kNone) other.homes.recompute = Recompute::kAuto;
+          other.kept_layers = 0;
+          other.sweep = other.streams_params() ? other.micro_batches : 1;
+          all.push_back(std::move(other));
+        }
+      }
+    }
+  }
+  return all;
+}
+
+/// Bytes that one step moves between tiers.
+double traffic(const Plan& draft) {
+  using schedule::LaneKind;
+  double bytes = 0;
+  for (const prefetch::Op& op : draft.programs.step->ops()) {
+    for (const LaneKind lane : {LaneKind::kHostToDevice, LaneKind::kDeviceToHost,
+                                LaneKind::kNvmeRead, LaneKind::kNvmeWrite}) {
+      if (op.lane == schedule::lane_of(lane)) bytes += op.cost.bytes;
+    }
+  }
+  return bytes;
+}
+
+const char* word(ParamHome home) {
+  return home == ParamHome::kNone ? "none" : home == ParamHome::kCpu ? "cpu" : "nvme";
+}
+const char* word(GradientHome home) {
+  return home == GradientHome::kNone ? "none" : "cpu";
+}
+const char* word(OptimizerHome home) {
+  return home == OptimizerHome::kCpu ? "cpu" : "nvme";
+}
+const char* word(ActivationHome home) {
+  return home == ActivationHome::kNone ? "none" : home == ActivationHome::kCpu ? "cpu" : "nvme";
+}
+
+/// One placement, with the chunks that it has and with small ones.
+std::vector<Setup> cuts_of(const Setup& setup, std::int64_t evaluation_batches) {
+  std::vector<Setup> cuts = {setup};
+  if (setup.homes.sub_group_size.value_or(0) > kSmallChunk) {
+    Setup small = schedule::with_chunks(setup, kSmallChunk);
+    if (small.chunk_count() <= kEnoughChunks) cuts.push_back(std::move(small));
+  }
+  std::erase_if(
+      cuts, [&](const Setup& cut) { return most_work(cut, evaluation_batches) > kLongestDraft; });
+  for (Setup& cut : cuts) cut = sweep_choices(cut, evaluation_batches).back();
+  return cuts;
+}
+
+}  // namespace
+
+Search search(const Plan& draft, std::int64_t evaluation_batches, Budget& budget) {
+  Search found{std::nullopt, draft};
+  double least = std::numeric_limits<double>::infinity();
+  for (const Setup& other : alternatives(draft.setup)) {
+    for (const Setup& cut : cuts_of(other, evaluation_batches)) {
+      auto plan = write_draft(cut, evaluation_batches, budget);
+      if (!plan) {
+        found.complete = false;
+        return found;
+      }
+      const Bytes lacking = missing(*plan, draft.limits);
+      if (lacking < missing(found.nearest, draft.limits)) found.nearest = *plan;
+      if (lacking > 0) continue;
+      const double moved = traffic(*plan);
+      if (moved < least) {
+        least = moved;
+        found.fitting = std::move(plan);
+      }
+      break;
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> settings(const schedule::Options& from, const schedule::Options& to) {
+  std::vector<std::string> lines;
+  const auto differ = [&](const char* name, const auto& a, const auto& b) {
+    if (a == b) return;
+    lines.push_back(fmt::format("zero_optimization.{}.device: {}", name, word(b)));
+  };
+  differ("offload_param", from.offload_param, to.offload_param);
+  differ("offload_gradient", from.offload_gradient, to.offload_gradient);
+  differ("offload_optimizer", from.offload_optimizer, to.offload_optimizer);
+  differ("offload_activation", from.offload_activation, to.offload_activation);
+  if (from.recompute != to.recompute) lines.push_back("activation_checkpointing.policy: auto");
+  if (from.sub_group_size != to.sub_group_size) {
+    lines.push_back(
+        fmt::format("zero_optimization.sub_group_size: {}MiB", *to.sub_group_size >> 20));
+  }
+  return lines;
+}
+
+}  // namespace sluice::plan
