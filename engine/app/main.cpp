@@ -8,6 +8,7 @@
 #include "engine/app/environment.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/tensor/process.h"
 
 namespace {
 
@@ -60,7 +61,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  sluice::app::require_process_environment(argv);
+  sluice::tensor::require_process_environment(argv);
   sluice::app::prepare_process();
   try {
     return run(argc, argv);

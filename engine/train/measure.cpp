@@ -14,10 +14,14 @@ namespace {
 using schedule::OpId;
 using schedule::Setup;
 
-/// Zeroed memory outside every tier, for one op.
+/// Zeroed memory outside every tier, for one op; begun as slots are.
 class Scratch {
  public:
-  std::byte* take(Bytes n) { return pieces_.emplace_back(std::make_unique<std::byte[]>(n)).get(); }
+  std::byte* take(Bytes n) {
+    std::byte* piece = pieces_.emplace_back(std::make_unique<std::byte[]>(n + kAlignment)).get();
+    const auto at = reinterpret_cast<std::uintptr_t>(piece);
+    return piece + (round_up(at, kAlignment) - at);
+  }
 
  private:
   std::vector<std::unique_ptr<std::byte[]>> pieces_;
