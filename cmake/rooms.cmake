@@ -6,6 +6,7 @@
 # OPTIONS_OF lists rooms of which only options.h may be included, and which are not linked: such a
 # header is plain structs, and its room may be declared later or not be built at all.
 # Headers are in a file set, so that `all_verify_interface_header_sets` proves each self-contained.
+# Rooms that link LibTorch, themselves or through others, are noted for sluice_test.
 function(sluice_room name)
   cmake_parse_arguments(PARSE_ARGV 1 room "" "" "DEPS;OPTIONS_OF;LIBS;PRIVATE_LIBS;HEADERS;SOURCES")
   if(room_UNPARSED_ARGUMENTS)
@@ -21,6 +22,10 @@ function(sluice_room name)
   foreach(dep IN LISTS room_DEPS)
     target_link_libraries(sluice_${name} PUBLIC sluice::${dep})
   endforeach()
+  sluice_uses_libtorch(through_deps ${room_DEPS})
+  if(through_deps OR "libtorch" IN_LIST room_LIBS)
+    set_property(GLOBAL APPEND PROPERTY SLUICE_LIBTORCH_ROOMS ${name})
+  endif()
   file(RELATIVE_PATH folder "${CMAKE_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
   string(REPLACE ";" "," deps "${room_DEPS}")
   string(REPLACE ";" "," options_of "${room_OPTIONS_OF}")
@@ -35,19 +40,43 @@ function(sluice_write_room_list)
   file(WRITE "${CMAKE_BINARY_DIR}/rooms.txt" "${text}\n")
 endfunction()
 
+# sluice_uses_libtorch(RESULT room...): whether one of the rooms links LibTorch.
+function(sluice_uses_libtorch result)
+  get_property(libtorch_rooms GLOBAL PROPERTY SLUICE_LIBTORCH_ROOMS)
+  set(${result} OFF PARENT_SCOPE)
+  foreach(room IN LISTS ARGN)
+    if(room IN_LIST libtorch_rooms)
+      set(${result} ON PARENT_SCOPE)
+    endif()
+  endforeach()
+endfunction()
+
 # sluice_test(NAME ROOMS room... SOURCES file... [LIBS target...] [LABELS label...])
 #
-# One GoogleTest program; one ctest entry. Default label: unit.
+# One GoogleTest program; one ctest entry. Default label: unit. A test of rooms that use LibTorch has
+# the label libtorch too, is part of the target libtorch_tests, and has a main() that runs it in the environment of the program; what the user
+# has set reaches it.
 function(sluice_test name)
   cmake_parse_arguments(PARSE_ARGV 1 test "" "TIMEOUT" "ROOMS;SOURCES;LIBS;LABELS")
+  sluice_uses_libtorch(libtorch ${test_ROOMS})
+  set(main GTest::gtest_main)
+  if(libtorch)
+    set(main sluice_libtorch_main)
+  endif()
   add_executable(${name} ${test_SOURCES})
-  target_link_libraries(${name} PRIVATE sluice_flags GTest::gtest GTest::gmock GTest::gtest_main
-    ${test_LIBS})
+  target_link_libraries(${name} PRIVATE sluice_flags GTest::gtest GTest::gmock ${main} ${test_LIBS})
   foreach(room IN LISTS test_ROOMS)
     target_link_libraries(${name} PRIVATE sluice::${room})
   endforeach()
   if(NOT test_LABELS)
     set(test_LABELS unit)
+  endif()
+  if(libtorch)
+    list(APPEND test_LABELS libtorch)
+    if(NOT TARGET libtorch_tests)
+      add_custom_target(libtorch_tests)
+    endif()
+    add_dependencies(libtorch_tests ${name})
   endif()
   if(NOT test_TIMEOUT)
     set(test_TIMEOUT 300)

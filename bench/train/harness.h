@@ -11,6 +11,7 @@
 #include "engine/app/environment.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/tensor/process.h"
 
 namespace sluice {
 
@@ -38,7 +39,7 @@ class Scratch {
 /// `bench RUN.yaml [KEY=VALUE ...]`; the exit code.
 template <class Bench>
 int run_bench(int argc, char** argv, Bench bench) {
-  app::require_process_environment(argv);
+  tensor::require_process_environment(argv);
   app::prepare_process();
   if (argc < 2) {
     fmt::print(stderr, "usage: {} RUN.yaml [KEY=VALUE ...]\n", argv[0]);

@@ -131,7 +131,7 @@ void bench(const std::string& file, const std::vector<std::string>& overrides) {
   for (std::size_t i = 0; i < measured.size(); ++i) ratios.push_back(predicted[i] / measured[i]);
   const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
   const double step = median(measured);
-  fmt::print("\n{}\n", app::describe_machine());
+  fmt::print("\n{}\n", app::describe_machine(session.numerics().threads, job.cpu_adam.isa));
   fmt::print("device limited to {}\n", format_bytes(std::get<Bytes>(job.tiers.gpu.limit)));
   fmt::print("step: {:.3f} s measured, {:.3f} s simulated from its ops (medians of {})\n", step,
              median(predicted), measured.size());

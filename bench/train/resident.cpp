@@ -87,7 +87,7 @@ void bench(const std::string& file, const std::vector<std::string>& overrides) {
   const prefetch::BytesByTier& planned = session.plan().planned;
   const Bytes pools = planned[index(prefetch::Tier::kGpu)] + planned[index(prefetch::Tier::kCpu)];
   const Bytes peak = memory::peak_resident().value_or(0);
-  fmt::print("\n{}\n", app::describe_machine());
+  fmt::print("\n{}\n", app::describe_machine(session.numerics().threads, job.cpu_adam.isa));
   fmt::print("L (libraries, one op of every kind): {}\n", format_bytes(l));
   fmt::print("committed pools: {} gpu, {} cpu\n",
              format_bytes(planned[index(prefetch::Tier::kGpu)]),

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -38,17 +37,6 @@ config::Environment environment() {
   return variables;
 }
 
-void require_process_environment(char** argv) {
-  bool changed = false;
-  for (const tensor::EnvVariable& variable : tensor::process_environment()) {
-    if (std::getenv(variable.name) != nullptr) continue;
-    ::setenv(variable.name, variable.value, 0);
-    changed = true;
-  }
-  // If it cannot be started again the run is slower, not wrong.
-  if (changed) ::execv("/proc/self/exe", argv);
-}
-
 void prepare_process() {
   // What a step takes from malloc is small and comes again in the next one: keep it. Large pieces
   // are taken at start only; a fixed threshold sends them back to the system when they are freed.
@@ -59,7 +47,7 @@ void prepare_process() {
   std::signal(SIGPIPE, SIG_IGN);  // `| head` ends the lines, not the run
 }
 
-std::string describe_machine() {
+std::string describe_machine(int compute_threads, cpu_adam::Isa isa) {
   utsname kernel{};
   ::uname(&kernel);
   const gpu::Device device = gpu::device();
@@ -72,7 +60,13 @@ std::string describe_machine() {
   json["kernel"] = std::string(kernel.sysname) + " " + kernel.release;
   json["device"] = {
       {"name", device.name}, {"memory_bytes", device.memory}, {"unified", device.unified}};
-  json["cpu_adam_isa"] = cpu_adam::name_of(cpu_adam::available_isas().front());
+  const tensor::CodePaths paths = tensor::code_paths();
+  json["instructions"] = paths.instructions;
+  json["code_paths"] = {{"aten", paths.aten},
+                        {"mkl", paths.mkl},
+                        {"onednn", paths.onednn},
+                        {"cpu_adam", cpu_adam::name_of(cpu_adam::choose_isa(isa))}};
+  json["compute_threads"] = compute_threads;
   return json.dump(2) + "\n";
 }
 

@@ -12,6 +12,7 @@
 #include "engine/base/error.h"
 #include "engine/config/nearest.h"
 #include "engine/config/value.h"
+#include "engine/tensor/process.h"
 
 namespace {
 
@@ -112,7 +113,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  sluice::app::require_process_environment(argv);
+  sluice::tensor::require_process_environment(argv);
   sluice::app::prepare_process();
   try {
     return run(argc, argv);

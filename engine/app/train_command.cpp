@@ -64,7 +64,9 @@ std::optional<int> run_named(config::Config config, DryRun dry_run) {
   }
   config.compute.threads = static_cast<unsigned>(session.numerics().threads);
   config.compute.loss_chunk = session.numerics().loss_chunk;
-  if (claim_run_folder(config, describe_machine()) == Claim::kTaken) return std::nullopt;
+  if (claim_run_folder(config, describe_machine(session.numerics().threads, config.cpu_adam.isa)) ==
+      Claim::kTaken)
+    return std::nullopt;
   watch_stop_signals();
   log::to_file(folder + "/train.log");
   metrics.emplace(folder + "/metrics.jsonl", 0);

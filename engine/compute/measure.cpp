@@ -18,11 +18,13 @@ using schedule::OpId;
 using schedule::Setup;
 using train::OpBytes;
 
-/// Zeroed memory outside every tier, for the operands of one op.
+/// Zeroed memory outside every tier, for the operands of one op; begun as slots are.
 class Scratch {
  public:
   OpBytes::Bytes take(Bytes n) {
-    return {pieces_.emplace_back(std::make_unique<std::byte[]>(n)).get(), n};
+    std::byte* piece = pieces_.emplace_back(std::make_unique<std::byte[]>(n + kAlignment)).get();
+    const auto at = reinterpret_cast<std::uintptr_t>(piece);
+    return {piece + (round_up(at, kAlignment) - at), n};
   }
 
  private:

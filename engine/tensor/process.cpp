@@ -2,28 +2,98 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <ATen/cpu/Utils.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <omp.h>
+#include <unistd.h>
 
 #include <array>
+#include <cstdlib>
+#include <set>
 
 #include "engine/base/error.h"
 
-namespace sluice::tensor {
+// LibTorch links MKL into itself and exports what mkl_cbwr_get() calls; null where it has no MKL.
+extern "C" __attribute__((weak)) int mkl_serv_cbwr_get(int what);
 
-std::span<const EnvVariable> process_environment() {
-  static constexpr std::array kVariables{
-      EnvVariable{"OMP_WAIT_POLICY", "passive",
-                  "idle OpenMP threads sleep, so that the other lanes get the cores"},
-      EnvVariable{"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64",
-                  "oneDNN keeps a primitive per shape; uncapped it grows with every new one"},
-      EnvVariable{"LRU_CACHE_CAPACITY", "64", "the same for LibTorch's own cache of primitives"},
-  };
-  return kVariables;
+namespace sluice::tensor {
+namespace {
+
+struct Variable {
+  const char* name;
+  const char* value;
+};
+
+constexpr std::array kVariables{
+    // Idle OpenMP threads sleep, so that the other lanes get the cores.
+    Variable{"OMP_WAIT_POLICY", "passive"},
+    // MKL chooses its path by the CPU alone, not by addresses (as it does on AMD otherwise), and
+    // adds in one order. AUTO is its best path here; it turns others down on CPUs that are not
+    // Intel's.
+    Variable{"MKL_CBWR", "AUTO"},
+    // oneDNN keeps a primitive per shape; uncapped it grows with every new one.
+    Variable{"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64"},
+    // The same for LibTorch's own cache of primitives.
+    Variable{"LRU_CACHE_CAPACITY", "64"},
+};
+
+std::string instructions() {
+  std::set<std::string> known;
+  for (const auto& [name, value] : at::cpu::get_cpu_capabilities()) {
+    if (value.isBool() && value.toBool()) known.insert(name);
+  }
+  return fmt::format("{}", fmt::join(known, " "));
+}
+
+// mkl_types.h: MKL_CBWR_*.
+std::string mkl_mode() {
+  if (mkl_serv_cbwr_get == nullptr) return "none";
+  constexpr int kAll = -1;
+  constexpr int kStrict = 0x10000;
+  constexpr std::array kBranches{"OFF",  "OFF",        "AUTO",   "COMPATIBLE",    "SSE2",
+                                 "SSE3", "SSSE3",      "SSE4_1", "SSE4_2",        "AVX",
+                                 "AVX2", "AVX512_MIC", "AVX512", "AVX512_MIC_E1", "AVX512_E1"};
+  const int mode = mkl_serv_cbwr_get(kAll);
+  const auto branch = static_cast<std::size_t>(mode & (kStrict - 1));
+  std::string name = branch < kBranches.size() ? kBranches[branch] : std::to_string(branch);
+  if ((mode & kStrict) != 0) name += ",STRICT";
+  if (const char* limit = std::getenv("MKL_ENABLE_INSTRUCTIONS")) {
+    name += fmt::format(" up to {}", limit);
+  }
+  return name;
+}
+
+std::string onednn_limit() {
+  for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
+    if (const char* limit = std::getenv(name)) return limit;
+  }
+  return "ALL";
+}
+
+}  // namespace
+
+void require_process_environment(char** argv) {
+  bool changed = false;
+  for (const Variable& variable : kVariables) {
+    if (std::getenv(variable.name) != nullptr) continue;
+    ::setenv(variable.name, variable.value, 0);
+    changed = true;
+  }
+  // If it cannot be started again the run is slower, not wrong: MKL reads its own when first used.
+  if (changed) ::execv("/proc/self/exe", argv);
 }
 
 void set_compute_threads(int threads) {
   SLUICE_CHECK(threads >= 1, kConfig,
                fmt::format("compute.threads: asked {}, needs at least 1", threads));
+  const int most = omp_get_thread_limit();
+  SLUICE_CHECK(
+      threads <= most, kConfig,
+      fmt::format("compute.threads: asked {}, OMP_THREAD_LIMIT allows {}; raise or unset it",
+                  threads, most));
+  omp_set_dynamic(0);  // what OMP_DYNAMIC allows: fewer threads while the machine is busy
   at::set_num_threads(threads);
 }
 
@@ -32,6 +102,10 @@ void set_deterministic() {
   context.setDeterministicAlgorithms(/*b=*/true, /*warn_only=*/false);
   // Otherwise every fresh tensor is filled with NaN first, which costs a pass over memory.
   context.setDeterministicFillUninitializedMemory(false);
+}
+
+CodePaths code_paths() {
+  return {instructions(), at::get_cpu_capability(), mkl_mode(), onednn_limit()};
 }
 
 }  // namespace sluice::tensor

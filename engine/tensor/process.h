@@ -1,27 +1,34 @@
-/// What LibTorch takes from its process: threads, modes and environment variables.
+/// What LibTorch takes from its process: environment variables, threads, modes and code paths.
 #pragma once
 
-#include <span>
+#include <string>
 
 namespace sluice::tensor {
 
-struct EnvVariable {
-  const char* name;
-  const char* value;
-  const char* why;
-};
+/// Sets the variables that LibTorch's libraries read, where the user has not set them himself, and
+/// starts the program again in its place: some are read before main(). First of all in main(), of
+/// tests and benchmarks too; does not return when anything was missing.
+void require_process_environment(char** argv);
 
-/// Variables that must be in the environment before the process starts: OpenMP reads its own when
-/// it is loaded. The starter of the process sets those that the user has not set.
-std::span<const EnvVariable> process_environment();
-
-/// The number of threads is part of a run's numbers: another number may give other bits.
+/// The number of threads is part of a run's numbers: another number may give other bits. All of
+/// them work in every op, however busy the machine is.
 ///
 /// Thread  the compute thread, before its first op; OpenMP and MKL keep it per thread
+/// Throws  kConfig when OpenMP may not start so many
 void set_compute_threads(int threads);
 
 /// Asks LibTorch for kernels that give the same bits in every repeat, and for an error where it has
 /// none. Once, at the start.
 void set_deterministic();
+
+/// Which code the libraries run here. Their bits hold for one CPU model, one such value and one
+/// number of threads.
+struct CodePaths {
+  std::string instructions;  ///< of the CPU, as LibTorch sees it: "avx avx2 ..."
+  std::string aten;          ///< "AVX512", "AVX2" or "DEFAULT"; ATEN_CPU_CAPABILITY lowers it
+  std::string mkl;           ///< its reproducible mode, or OFF; what MKL_CBWR came to
+  std::string onednn;        ///< the most it may use, as ONEDNN_MAX_CPU_ISA says; ALL without that
+};
+CodePaths code_paths();
 
 }  // namespace sluice::tensor

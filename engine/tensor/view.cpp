@@ -1,6 +1,10 @@
 #include "engine/tensor/view.h"
 
 #include <ATen/ops/from_blob.h>
+#include <c10/core/alignment.h>
+#include <fmt/format.h>
+
+#include "engine/base/error.h"
 
 namespace sluice::tensor {
 
@@ -9,6 +13,10 @@ at::ScalarType scalar_type(DType dtype) {
 }
 
 at::Tensor view(void* data, at::IntArrayRef sizes, DType dtype) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  SLUICE_CHECK(address % c10::gAlignment == 0, kLogic,
+               fmt::format("a tensor at {:#x}: its bits are promised on multiples of {} only",
+                           address, c10::gAlignment));
   return at::from_blob(data, sizes, at::TensorOptions(scalar_type(dtype)));
 }
 

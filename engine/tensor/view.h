@@ -9,11 +9,14 @@ namespace sluice::tensor {
 
 at::ScalarType scalar_type(DType dtype);
 
-/// A contiguous tensor over `data`; takes nothing from any allocator and frees nothing.
+/// A contiguous tensor over `data`, which begins on a multiple of 64 bytes: kernels may choose
+/// their path by that, so it must be the same on every placement. Takes nothing from any allocator
+/// and frees nothing.
 ///
 /// Owns    nothing: the memory must outlive the tensor and everything that shares its storage
+/// Throws  kLogic when it begins elsewhere
 at::Tensor view(void* data, at::IntArrayRef sizes, DType dtype);
-/// The same of int64: tokens and targets.
+/// Of int64, begun anywhere: tokens and targets, with which nothing is computed.
 at::Tensor view_int64(std::int64_t* data, at::IntArrayRef sizes);
 
 }  // namespace sluice::tensor

@@ -33,9 +33,7 @@ class Blocks : public ::testing::TestWithParam<std::tuple<std::string, at::Scala
   at::Tensor random_x(std::uint64_t seed) const {
     return random({kBatch, kSeq, d.hidden}, dtype, seed);
   }
-  at::Tensor poisoned_x() const {
-    return poisoned({kBatch, kSeq, d.hidden}, dtype, Place::kAligned);
-  }
+  at::Tensor poisoned_x() const { return poisoned({kBatch, kSeq, d.hidden}, dtype); }
 
   // Compares every gradient of the block with autograd's of `value` by the reference weights.
   void expect_gradients(BlockParams& params, BlockKind kind, const at::Tensor& value,

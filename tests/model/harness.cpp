@@ -89,28 +89,31 @@ shape::Decoder decoder_named(const std::string& name) {
   return name == "fused" ? fused() : biased();
 }
 
-at::Tensor poisoned(at::IntArrayRef sizes, at::ScalarType dtype, Place place) {
-  const std::int64_t skip =
-      place == Place::kAligned ? 0 : 4 / static_cast<std::int64_t>(c10::elementSize(dtype));
+at::Tensor poisoned(at::IntArrayRef sizes, at::ScalarType dtype, Bytes past_page) {
+  constexpr Bytes kPage = 4096;
+  const Bytes elem = c10::elementSize(dtype);
   const std::int64_t n = c10::multiply_integers(sizes);
+  const auto room = n + static_cast<std::int64_t>((kPage + past_page) / elem);
   const at::Tensor flat =
-      at::full({n + skip}, std::numeric_limits<double>::quiet_NaN(), at::TensorOptions(dtype));
-  return flat.narrow(0, skip, n).view(sizes);
+      at::full({room}, std::numeric_limits<double>::quiet_NaN(), at::TensorOptions(dtype));
+  const auto begin = reinterpret_cast<std::uintptr_t>(flat.const_data_ptr());
+  const Bytes skip = round_up(begin, kPage) - begin + past_page;
+  return flat.narrow(0, static_cast<std::int64_t>(skip / elem), n).view(sizes);
 }
 
-at::Tensor placed(const at::Tensor& t, Place place) {
-  return poisoned(t.sizes(), t.scalar_type(), place).copy_(t);
+at::Tensor placed(const at::Tensor& t, Bytes past_page) {
+  return poisoned(t.sizes(), t.scalar_type(), past_page).copy_(t);
 }
 
 BlockParams::BlockParams(const shape::Decoder& decoder, shape::BlockKind kind, at::ScalarType dtype,
-                         Place place) {
+                         Bytes past_page) {
   const shape::Model model = shape::make_model(decoder);
   for (const shape::Block& block : model.blocks) {
     if (block.kind != kind) continue;
     for (const int s : block.segments) {
       for (const auto& spec : model.segments[static_cast<std::size_t>(s)].tensors) {
-        weights_[spec.role] = placed(random_weight(spec, dtype), place);
-        gradients_[spec.role] = poisoned(spec.shape, dtype, place);
+        weights_[spec.role] = placed(random_weight(spec, dtype), past_page);
+        gradients_[spec.role] = poisoned(spec.shape, dtype, past_page);
       }
     }
   }

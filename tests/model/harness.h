@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/units.h"
 #include "engine/model/params.h"
 #include "engine/shape/model.h"
 #include "reference.h"
@@ -17,19 +18,17 @@ namespace sluice::model {
 std::vector<std::string> decoder_names();
 shape::Decoder decoder_named(const std::string& name);
 
-/// Where tensors begin in memory: aligned, or 4 bytes after that.
-enum class Place { kAligned, kFourBytesOff };
-
-/// A contiguous tensor full of NaN, which what an op does not write would keep.
-at::Tensor poisoned(at::IntArrayRef sizes, at::ScalarType dtype, Place place);
+/// A contiguous tensor full of NaN, which what an op does not write would keep. It begins so many
+/// bytes after the begin of a page.
+at::Tensor poisoned(at::IntArrayRef sizes, at::ScalarType dtype, Bytes past_page = 0);
 /// The same values at such a place.
-at::Tensor placed(const at::Tensor& t, Place place);
+at::Tensor placed(const at::Tensor& t, Bytes past_page);
 
 /// The weights of one block and where its gradients go; notes which gradients were asked for.
 class BlockParams : public ParamSource, public GradSink {
  public:
   BlockParams(const shape::Decoder& decoder, shape::BlockKind kind, at::ScalarType dtype,
-              Place place = Place::kAligned);
+              Bytes past_page = 0);
 
   at::Tensor weight(shape::Role role) const override { return weights_.at(role); }
   at::Tensor gradient(shape::Role role) override {

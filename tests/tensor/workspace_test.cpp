@@ -188,6 +188,7 @@ TEST_F(WorkspaceTest, WhatTheSideArenaCannotHoldIsMallocAndReported) {
   {
     const at::Tensor t = bytes_of(8_KiB);
     EXPECT_EQ(inside(range, t), omp_get_thread_num() == 0);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(t.data_ptr()) % 64, 0U);
   }
   scope.close();
   EXPECT_EQ(workspace.peak().spilled, 8_KiB);
