@@ -50,9 +50,11 @@ TEST(Workers, AreLeftAloneWhenThereIsNothingToDo) {
   workers.for_grains(0, [](std::size_t, std::size_t) { ADD_FAILURE() << "called"; });
 }
 
+class ThreadsOfWorkers : public testing::TestWithParam<unsigned> {};
+
 /// Every range waits until all threads have one: with fewer of them this never ends.
-TEST(Workers, WorkAllAtOnceUnderTheirNameBesideTheCaller) {
-  const unsigned threads = core_count() + 1;  // more than oneTBB would take by itself
+TEST_P(ThreadsOfWorkers, WorkAllAtOnceUnderTheirNameBesideTheCaller) {
+  const unsigned threads = GetParam();
   const Workers workers(threads);
   std::mutex mutex;
   std::condition_variable arrived;
@@ -68,6 +70,9 @@ TEST(Workers, WorkAllAtOnceUnderTheirNameBesideTheCaller) {
   EXPECT_EQ(names.size(), threads - 1);
   for (const auto& [thread, name] : names) EXPECT_EQ(name, "cpu adam");
 }
+
+// The last: more than oneTBB would take by itself.
+INSTANTIATE_TEST_SUITE_P(Counts, ThreadsOfWorkers, testing::Values(1U, 2U, core_count() + 1));
 
 }  // namespace
 }  // namespace sluice::cpu_adam
