@@ -1,6 +1,7 @@
 #include "engine/checkpoint/temporary_folder.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <system_error>
@@ -35,6 +36,23 @@ fs::path make_beside(const fs::path& target) {
   }
 }
 
+/// Of the same file system, and readable: a folder that a run has just made is both.
+bool could_be_new(const fs::path& folder, const fs::path& inside) {
+  struct stat a {
+  }, b{};
+  return ::stat(folder.c_str(), &a) == 0 && ::stat(inside.c_str(), &b) == 0 &&
+         a.st_dev == b.st_dev && ::access(folder.c_str(), R_OK) == 0;
+}
+
+/// The folders above may be as new as the target.
+void sync_folders_above(const fs::path& path) {
+  fs::path at = path.parent_path();
+  sync_folder(at);
+  for (; at.has_relative_path() && could_be_new(at.parent_path(), at); at = at.parent_path()) {
+    sync_folder(at.parent_path());
+  }
+}
+
 }  // namespace
 
 TemporaryFolder::TemporaryFolder(const fs::path& target) : target_(tidy(target)) {
@@ -62,7 +80,7 @@ void TemporaryFolder::publish() {
   fs::rename(path_, target_, error);
   if (error) fail(fmt::format("renaming {} to it", path_.string()), target_, error);
   path_.clear();
-  sync_folder(target_.parent_path());
+  sync_folders_above(target_);
 }
 
 }  // namespace sluice::checkpoint

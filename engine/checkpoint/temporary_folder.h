@@ -18,8 +18,8 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
   const std::filesystem::path& target() const { return target_; }
-  /// Makes the names durable, renames the folder to the target, and makes that durable. Its files
-  /// must be synced.
+  /// Makes the names durable, renames the folder to the target, and makes that durable, with the
+  /// names of all folders above it. Its files must be synced.
   void publish();
 
  private:

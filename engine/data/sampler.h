@@ -13,6 +13,12 @@ enum class Order : std::uint8_t { kSequential, kShuffled };
 /// computed, never stored: going on from any position costs nothing, for any number of samples.
 /// The order is part of a run's numbers and does not change between versions.
 ///
+/// [Note: Shuffle] With g = 0x9e3779b97f4a7c15, mix() the finaliser of SplitMix64 and everything
+/// modulo 2^64: key = mix(mix(seed + g) + epoch + 1), and the index at a place of the epoch is
+/// permute(place), permuted again until it is below `samples`. permute() is a Feistel network over
+/// two halves of h bits, h being half of the bits of samples - 1, rounded up; its round r of 1 to 8
+/// makes (left, right) into (right, left ^ the low h bits of mix(mix(key + r g) ^ right)).
+///
 /// Units   position = samples drawn before this one, by all ranks, since the run began
 /// Thread  any
 class Sampler {

@@ -4,7 +4,9 @@
 /// only integers and one IEEE multiplication turn them into a number (no libm).
 /// Init::kNormal is the sum of eight uniform 16-bit numbers, centred and scaled to `init_std`: mean
 /// and variance are those of a normal deviate, the kurtosis is 2.85 instead of 3, and nothing lies
-/// beyond 4.9 standard deviations.
+/// beyond 4.9 standard deviations. The eight numbers are the halves of the four words that Philox
+/// gives for the counter {element, name}, the name as its 64-bit FNV-1a hash, and the key {seed}:
+/// each is two words, the low one first.
 ///
 /// Thread  any
 #pragma once

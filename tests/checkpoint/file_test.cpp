@@ -1,9 +1,13 @@
 #include "engine/checkpoint/file.h"
 
 #include <gtest/gtest.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 #include "tests/support/errors.h"
@@ -71,8 +75,25 @@ TEST(File, ErrorsNameTheFileAndTheReason) {
 TEST(File, AFullDiskIsToldWithNeedAndFree) {
   const TempFolder folder;
   EXPECT_NO_THROW(check_free_space(folder.path(), 1));
+  const Bytes free = std::filesystem::space(folder.path()).available;
+  EXPECT_NO_THROW(check_free_space(folder.path(), free / 2));
+  expect_error(Errc::kBudget, {"needed for weights"},
+               [&] { check_free_space(folder.path(), free + free / 2); });
   expect_error(Errc::kBudget, {"1024.0 PiB needed", "free"},
                [&] { check_free_space(folder.path(), Bytes{1} << 60); });
+}
+
+// Only there: a tmpfs sees at once what does not fit, another file system would first be filled.
+TEST(File, SpaceThatADiskDoesNotHaveIsABudget) {
+  struct statfs info {};
+  if (::statfs("/dev/shm", &info) != 0 || info.f_type != TMPFS_MAGIC ||
+      ::access("/dev/shm", W_OK) != 0) {
+    GTEST_SKIP() << "no tmpfs at /dev/shm";
+  }
+  const TempFolder folder("/dev/shm");
+  File file = File::create(folder / "a");
+  const Bytes all = static_cast<Bytes>(info.f_blocks) * static_cast<Bytes>(info.f_bsize);
+  expect_error(Errc::kBudget, {"a: reserving", "free space there"}, [&] { file.reserve(2 * all); });
 }
 
 }  // namespace

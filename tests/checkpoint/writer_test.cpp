@@ -4,16 +4,19 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <string>
 
+#include "engine/checkpoint/header.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/shape/hf_config.h"
 #include "tests/checkpoint/weights.h"
 #include "tests/support/errors.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/temp_folder.h"
 
 namespace sluice::checkpoint {
@@ -137,6 +140,36 @@ TEST(Writer, SplitsLargeModelsIntoFilesWithAnIndex) {
       EXPECT_LE(std::filesystem::file_size(folder / ("final/" + name)), 16_KiB + 2_KiB) << name;
     }
   }
+}
+
+TEST(Writer, PutsTheTensorsOfAFileInTheOrderOfTheirNames) {
+  const TempFolder folder;
+  const shape::Model model = small_model("gpt2");
+  Writer writer(model, DType::kF32, folder / "final");
+  write_all(writer, model);
+  writer.finish();
+  const std::string bytes = folder.read("final/model.safetensors");
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  std::vector<std::string> names;  // as they lie there
+  const std::size_t data = sizeof length + length;
+  for (const Entry& e : parse_header(bytes.substr(8, length), bytes.size() - data, "it")) {
+    names.push_back(e.name);
+  }
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+  EXPECT_EQ(names.size(), Reader(folder / "final").names().size());
+}
+
+TEST(Writer, IsOverAfterAWriteThatFailed) {
+  const TempFolder folder;
+  const shape::Model model = small_model("gpt2");
+  Writer writer(model, DType::kF32, folder / "final");
+  {
+    const test::FileSizeLimit limit(4096);
+    expect_error(Errc::kIo, {"writing"}, [&] { writer.write(0, 0, flat(model, 0)); });
+  }
+  expect_error(Errc::kLogic, {"write() after an error"}, [&] { writer.write(1, 0, {}); });
+  expect_error(Errc::kLogic, {"finish() after an error"}, [&] { writer.finish(); });
 }
 
 TEST(Writer, WritesTiedWeightsOnce) {

@@ -91,6 +91,22 @@ TEST_P(AdamIsa, GivesTheBitsOfTheOracleOverManyGrainsAndEveryThreadCount) {
   }
 }
 
+TEST_P(AdamIsa, GivesTheBitsOfTheOracleForTheConstantsOfEveryStep) {
+  const Optimizer adam = optimizer(GetParam());
+  const Problem before(17, 0, 4);
+  for (std::uint64_t t = 1; t <= 300; ++t) {
+    SCOPED_TRACE(testing::Message() << "update " << t);
+    const Problem after = before;
+    Hyper hyper = some_hyper(t % 2 == 0 ? Mode::kAdamW : Mode::kAdam);
+    hyper.lr = 3e-4F * static_cast<float>(t);
+    hyper.bias_correction1 = bias_correction(hyper.beta1, t);
+    hyper.bias_correction2 = bias_correction(hyper.beta2, t);
+    adam.update(hyper, after.state(), gradient_of(after, DType::kF32), std::monostate{});
+    expect_oracle(before, after, hyper, DType::kF32, Copy::kNone);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(AdamIsa, FollowsThePapersFormulaInDoubleOverManySteps) {
   constexpr std::size_t kCount = 257;
   const Optimizer adam = optimizer(GetParam());

@@ -1,60 +1,49 @@
 #!/usr/bin/env python3
-"""Trains the same small GPT and Llama as sluice, in plain PyTorch, and compares the losses.
+"""Trains small models with sluice and in plain PyTorch, and compares everything that a run reports.
 
 usage: reference.py SLUICE_BINARY
 
-Each model is trained twice from the same initial weights (sluice writes them: train.steps=0): by
-sluice, with parameters and optimizer state moved between tiers, and here, by autograd with everything
-in one place. In fp32 the losses must agree within 1e-5 at each of 20 steps.
+Both sides are given the same run file and the same files of tokens, and nothing of each other:
+first weights (initial.py), order of samples (batches.py), model (models.py), learning rate,
+clipping and optimizer (training.py) are made again here from their documentation. Per step loss,
+gradient norm, clip factor and learning rate must agree, the validation loss where it was evaluated,
+and every tensor at the end. Skipped (exit code 77) where the system's Python has no PyTorch.
 """
+import dataclasses
 import json
 import math
+import os
 import pathlib
 import struct
 import subprocess
 import sys
 import tempfile
 
+os.environ["OMP_WAIT_POLICY"] = "passive"  # other tests run beside this one
 try:
     import numpy as np
     import torch
-    import torch.nn.functional as F
 except ImportError as missing:
     print(f"skipped: {missing}; scripts/install.sh reference installs it")
     sys.exit(77)
 
-STEPS, BATCH, ACCUMULATION, SEQ = 20, 3, 2, 48
-LR, BETAS, EPS, DECAY, CLIP = 3e-3, (0.9, 0.95), 1e-8, 0.1, 0.5
-WARMUP, MIN_RATIO = 4, 0.1
-TOLERANCE = 1e-5
-
-MODELS = {
-    "gpt2": dict(model_type="gpt2", vocab_size=307, n_embd=60, n_layer=3, n_head=4, n_inner=200,
-                 n_positions=64),
-    "llama": dict(model_type="llama", vocab_size=307, hidden_size=60, num_hidden_layers=3,
-                  num_attention_heads=6, num_key_value_heads=2, intermediate_size=136,
-                  max_position_embeddings=64, rms_norm_eps=1e-5, rope_theta=10000.0),
-}
+from batches import Order, Samples, learnable_row
+from cases import CASES, EVERY, INITIAL, NONE, SAMPLES, SEQ, SOME, VOCAB, run_file
+from initial import check_philox, initial_weights
+from training import train
 
 
-def run_sluice(binary, folder, name, config, steps):
-    run = dict(
-        version=1, name=name, output_dir=str(folder / "${name}"), seed=11,
-        model=dict(config=config),
-        data=dict(train=[str(folder / "tokens.bin")], seq_len=SEQ, shuffle=False),
-        train=dict(steps=steps, train_micro_batch_size_per_gpu=BATCH,
-                   gradient_accumulation_steps=ACCUMULATION, gradient_clipping=CLIP),
-        precision=dict(compute="fp32"),
-        optimizer=dict(type="adamw", lr=LR, betas=list(BETAS), eps=EPS, weight_decay=DECAY),
-        scheduler=dict(type="cosine", warmup_steps=WARMUP, min_lr_ratio=MIN_RATIO),
-        zero_optimization=dict(offload_param=dict(device="cpu"),
-                               offload_optimizer=dict(device="nvme"), sub_group_size="96KiB"),
-        tiers=dict(gpu=dict(unified=False), nvme=dict(allow_ram_path=True)),
-        checkpoint=dict(final_dtype="fp32"))
+def run_sluice(binary, case, folder, name):
+    """The lines of metrics.jsonl, and the final weights."""
     path = folder / f"{name}.yaml"
-    path.write_text(json.dumps(run))  # JSON is YAML
-    subprocess.run([binary, "train", str(path)], check=True, stdout=subprocess.DEVNULL)
-    return folder / name
+    path.write_text(json.dumps(run_file(case, folder, name)))  # JSON is YAML
+    done = subprocess.run([binary, "train", str(path)], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"sluice ended with {done.returncode}:\n{done.stdout.decode()}")
+    metrics = folder / name / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    return lines, read_safetensors(folder / name / "final" / "model.safetensors")
 
 
 def read_safetensors(path):
@@ -66,139 +55,163 @@ def read_safetensors(path):
     for name, info in header.items():
         assert info["dtype"] == "F32", name
         begin, end = (8 + length + offset for offset in info["data_offsets"])
-        values = np.frombuffer(raw[begin:end], dtype="<f4").reshape(info["shape"])
-        weights[name] = torch.nn.Parameter(torch.from_numpy(values.copy()))
+        weights[name] = np.frombuffer(raw[begin:end], dtype="<f4").reshape(info["shape"])
     return weights
 
 
-def attention(q, k, v):
-    """Causal; q, k, v: [batch, heads, tokens, head_dim]."""
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-    return torch.softmax(scores.masked_fill(later, -math.inf), dim=-1) @ v
+def make_data(folder):
+    """Two files to train on, which are one row, and one to evaluate on, which has another rule."""
+    rng = np.random.default_rng(5)
+    row = learnable_row(SEQ * SAMPLES + 20, VOCAB, 7, rng)
+    row[:1000].tofile(folder / "train-a.bin")
+    row[1000:].tofile(folder / "train-b.bin")
+    other = learnable_row(SEQ * 12 + 1, VOCAB, 11, rng)
+    other.tofile(folder / "valid.bin")
+    return Samples(row, SEQ), Samples(other, SEQ)
 
 
-def heads(x, count):
-    return x.view(*x.shape[:2], count, -1).transpose(1, 2)
+# [Note: Bounds] Both sides round in the same places. But sums are taken in another order, so a
+# result comes out one spacing apart here and there, and what follows from it everywhere: after a
+# layer the roundings of the two sides are independent. Rounding to nearest with unit roundoff u
+# errs by 0.41 u (root mean square over all significands), so K roundings in a row on each side
+# leave sqrt(2 K) 0.41 u between them. From the tokens to a logit K is 13 for each layer (norm,
+# projection, rotation, weights of the values, context, output, sum; norm, up, activation, product,
+# down, sum) and 3 around them, and as many again on the way back. In fp32 each stands for a sum of
+# some 100 terms, whose own roundings are 10 times one; in bf16 sums are fp32.
+#
+# gnorm    three standard deviations of a gradient's error e: 9.5e-6 in fp32 (measured 3e-6), 6e-2
+#          in bf16 (3e-2)
+# weights  Adam takes a step of one size however small a gradient is, so elements whose gradient is
+#          below the error step at random: 1.6 e of them, when gradients are spread normally.
+#          The distance of a tensor, as a share of the way it has come, is at most sqrt(1.6 e):
+#          2.2e-3 in fp32 (measured 4e-5: moments average over steps), 0.18 in bf16 (2.9e-2)
+# loss     in bf16 three standard deviations of a logit's error, 2 being the size of the logits, as
+#          a mean over the N tokens of a step: 5e-3 to 7e-3 (measured 2.3e-3). In fp32 the loss
+#          itself is summed and rounded: losses are near 6, where numbers lie 4.8e-7 apart, and 1e-5
+#          is one such spacing for each of 20 steps (measured 1e-6)
+UNIT_ROUNDOFF = {"fp32": 2.0**-24, "bf16": 2.0**-8}
 
 
-def gpt2(w, c, tokens):
-    def norm(x, name):
-        return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], 1e-5)
-
-    def conv1d(x, name):
-        return x @ w[name + ".weight"] + w[name + ".bias"]
-
-    x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][:tokens.shape[1]]
-    for i in range(c["n_layer"]):
-        p = f"transformer.h.{i}."
-        q, k, v = conv1d(norm(x, p + "ln_1"), p + "attn.c_attn").split(c["n_embd"], dim=-1)
-        mixed = attention(*(heads(t, c["n_head"]) for t in (q, k, v)))
-        x = x + conv1d(mixed.transpose(1, 2).reshape(x.shape), p + "attn.c_proj")
-        up = conv1d(norm(x, p + "ln_2"), p + "mlp.c_fc")
-        gelu = 0.5 * up * (1 + torch.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up ** 3)))
-        x = x + conv1d(gelu, p + "mlp.c_proj")
-    return norm(x, "transformer.ln_f") @ w["transformer.wte.weight"].T
+@dataclasses.dataclass
+class Bounds:
+    loss: float     # nats
+    gnorm: float    # relative
+    weights: float  # distance of a tensor, as a share of the way it has come
 
 
-def rotate(x, theta):
-    """x: [batch, heads, tokens, head_dim]; the two halves of head_dim are the pairs."""
-    half = x.shape[-1] // 2
-    frequency = theta ** (-torch.arange(half, dtype=torch.float32) / half)
-    angle = torch.arange(x.shape[2], dtype=torch.float32)[:, None] * frequency
-    cos, sin = angle.cos(), angle.sin()
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+def bounds(case):
+    roundings = 13 * case.layers + 3
+    one = 0.41 * UNIT_ROUNDOFF[case.compute] * (10 if case.compute == "fp32" else 1)
+    logit = math.sqrt(2 * roundings) * one
+    gradient = math.sqrt(2 * 2 * roundings) * one
+    tokens = case.batch * SEQ * min(case.accumulation, case.evaluation_batches)
+    loss = 1e-5 if case.compute == "fp32" else 3 * 2 * logit / math.sqrt(tokens)
+    return Bounds(loss=loss, gnorm=3 * gradient, weights=math.sqrt(1.6 * gradient))
 
 
-def llama(w, c, tokens):
-    def norm(x, name):
-        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + c["rms_norm_eps"])
-        return x * scale * w[name + ".weight"]
+class Comparison:
+    """What differs, and by how much at most."""
 
-    def linear(x, name):
-        return x @ w[name + ".weight"].T
+    def __init__(self):
+        self.failures, self.worst = [], {}
 
-    group = c["num_attention_heads"] // c["num_key_value_heads"]
-    x = w["model.embed_tokens.weight"][tokens]
-    for i in range(c["num_hidden_layers"]):
-        p = f"model.layers.{i}."
-        y = norm(x, p + "input_layernorm")
-        q = heads(linear(y, p + "self_attn.q_proj"), c["num_attention_heads"])
-        k = heads(linear(y, p + "self_attn.k_proj"), c["num_key_value_heads"])
-        v = heads(linear(y, p + "self_attn.v_proj"), c["num_key_value_heads"])
-        q, k = rotate(q, c["rope_theta"]), rotate(k, c["rope_theta"])
-        mixed = attention(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
-        x = x + linear(mixed.transpose(1, 2).reshape(x.shape), p + "self_attn.o_proj")
-        y = norm(x, p + "post_attention_layernorm")
-        gate, up = linear(y, p + "mlp.gate_proj"), linear(y, p + "mlp.up_proj")
-        x = x + linear(F.silu(gate) * up, p + "mlp.down_proj")
-    return norm(x, "model.norm") @ w["lm_head.weight"].T
+    def check(self, what, where, difference, most):
+        if difference > self.worst.get(what, -1.0):
+            self.worst[what] = difference
+        if not difference <= most:
+            self.failures.append(f"{what}, {where}: {difference:.2e} apart, at most {most:.0e}")
+
+    def equal(self, what, ours, theirs):
+        if ours != theirs:
+            self.failures.append(f"{what}: sluice {ours}, PyTorch {theirs}")
 
 
-def learning_rate(step):
-    if step < WARMUP:
-        return LR * (step + 1) / WARMUP
-    done = (step - WARMUP) / (STEPS - WARMUP)
-    return LR * (MIN_RATIO + (1 - MIN_RATIO) * 0.5 * (1 + math.cos(math.pi * done)))
+def report(name, result, numbers):
+    print(f"{name}: {'FAILED' if result.failures else 'ok'}; {numbers}", flush=True)
+    for failure in result.failures[:12]:
+        print(f"  {failure}")
+    return not result.failures
 
 
-def train(weights, model, config, row):
-    """The losses of STEPS steps; sample k is the SEQ + 1 tokens from k * SEQ on."""
-    optimizer = torch.optim.AdamW(
-        [dict(params=[p for p in weights.values() if p.dim() >= 2], weight_decay=DECAY),
-         dict(params=[p for p in weights.values() if p.dim() < 2], weight_decay=0.0)],
-        lr=LR, betas=BETAS, eps=EPS)
-    samples, losses = (len(row) - 1) // SEQ, []
-    for step in range(STEPS):
-        total = 0.0
-        for micro_batch in range(ACCUMULATION):
-            first = (step * ACCUMULATION + micro_batch) * BATCH
-            rows = [row[k % samples * SEQ:][:SEQ + 1] for k in range(first, first + BATCH)]
-            tokens = torch.from_numpy(np.stack(rows).astype(np.int64))
-            logits = model(weights, config, tokens[:, :-1])
-            loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()) / ACCUMULATION
-            loss.backward()
-            total += loss.item()
-        losses.append(total)
-        norm = math.sqrt(sum(p.grad.double().pow(2).sum().item() for p in weights.values()))
-        for p in weights.values():
-            p.grad *= min(1.0, CLIP / (norm + 1e-6))
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step)
-        optimizer.step()
-        optimizer.zero_grad()
-    return losses
+def relative(a, b):
+    return abs(a - b) / max(abs(b), 1e-30)
 
 
-def compare(binary, name, model):
-    config = MODELS[name]
+def compare_steps(result, case, ours, theirs):
+    most = bounds(case)
+    result.equal("steps", [line["step"] for line in ours], [line["step"] for line in theirs])
+    clipped = sum(line["clip"] < 1.0 for line in theirs)
+    result.equal("clipped", case.clipped, {0: NONE, case.steps: EVERY}.get(clipped, SOME))
+    for a, b in zip(ours, theirs):
+        where = f"step {b['step']}"
+        result.check("loss", where, abs(a["loss"] - b["loss"]), most.loss)
+        result.check("gnorm", where, relative(a["gnorm"], b["gnorm"]), most.gnorm)
+        # From its own norm: this is arithmetic in double, and tells the 1e-6 beside the norm.
+        clip = 1.0 if case.clipping is None else min(1.0, case.clipping / (a["gnorm"] + 1e-6))
+        result.check("clip", where, relative(a["clip"], clip), 1e-12)
+        result.check("lr", where, relative(a["lr"], b["lr"]), 1e-12)
+        result.equal(f"tokens, {where}", a["tokens"], b["tokens"])
+        result.equal(f"evaluated, {where}", "valid_loss" in a, "valid_loss" in b)
+        if "valid_loss" in a and "valid_loss" in b:
+            result.check("valid", where, abs(a["valid_loss"] - b["valid_loss"]), most.loss)
+
+
+def trained(name, values):
+    """What training decides: softmax does not see the bias of the keys, whose gradient is only
+    rounding."""
+    return values.reshape(3, -1)[[0, 2]] if name.endswith("c_attn.bias") else values
+
+
+def compare_weights(result, case, initial, ours, theirs):
+    result.equal("tensors", sorted(ours), sorted(theirs))
+    for name in sorted(set(ours) & set(theirs)):
+        begin, a, b = (trained(name, values[name]) for values in (initial, ours, theirs))
+        share = np.linalg.norm(a - b) / np.linalg.norm(b - begin)
+        result.check("weights", name, float(share), bounds(case).weights)
+
+
+def compare(binary, name, case):
+    result = Comparison()
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        # A learnable row: each token is mostly decided by the one before it.
-        rng = np.random.default_rng(5)
-        row = np.zeros(SEQ * 100 + 1, dtype=np.uint16)
-        for i in range(1, len(row)):
-            guess = int(row[i - 1]) * 7 + 3
-            row[i] = (guess if rng.random() < 0.7 else rng.integers(307)) % 307
-        row.tofile(folder / "tokens.bin")
+        samples, validation = make_data(folder)
+        assert samples.count == SAMPLES
+        order = Order(samples.count, case.seed, case.shuffle)
+        order.check()
+        ours, our_weights = run_sluice(binary, case, folder, "run")
+    initial = initial_weights(case.model, case.seed)
+    theirs, their_weights = train(case, initial, samples, order, validation)
+    compare_steps(result, case, ours, theirs)
+    compare_weights(result, case, initial, our_weights, their_weights)
+    worst = ", ".join(f"{what} {value:.1e}" for what, value in result.worst.items())
+    return report(name, result, f"loss {theirs[0]['loss']:.4f} -> {theirs[-1]['loss']:.4f}; "
+                                f"largest differences: {worst}")
 
-        initial = run_sluice(binary, folder, "initial", config, 0)
-        weights = read_safetensors(initial / "final" / "model.safetensors")
-        trained = run_sluice(binary, folder, "trained", config, STEPS)
-        lines = (trained / "metrics.jsonl").read_text().splitlines()
-        ours = [json.loads(line)["loss"] for line in lines]
-    theirs = train(weights, model, config, row)
-    worst = max(abs(a - b) for a, b in zip(ours, theirs))
-    passed = len(ours) == STEPS and worst <= TOLERANCE and theirs[-1] < theirs[0] - 0.1
-    print(f"{name}: loss {theirs[0]:.4f} -> {theirs[-1]:.4f}, largest difference {worst:.1e} "
-          f"over {len(ours)} steps: {'ok' if passed else 'FAILED'}")
-    return passed
+
+def different_bits(a, b):
+    return np.count_nonzero(a.view(np.uint32) != b.view(np.uint32))
+
+
+def compare_initial(binary, name, case):
+    """Bit for bit: the values are integers and one product, so no machine shows in them."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        make_data(folder)
+        _, ours = run_sluice(binary, case, folder, "run")
+    theirs = initial_weights(case.model, case.seed)
+    result = Comparison()
+    result.equal("tensors", sorted(ours), sorted(theirs))
+    for tensor in sorted(set(ours) & set(theirs)):
+        result.equal(f"shape of {tensor}", ours[tensor].shape, theirs[tensor].shape)
+        result.check("bits", tensor, different_bits(ours[tensor], theirs[tensor]), 0)
+    return report(name, result, f"{len(theirs)} tensors")
 
 
 def main():
-    torch.set_num_threads(2)
-    results = [compare(sys.argv[1], "gpt2", gpt2), compare(sys.argv[1], "llama", llama)]
+    torch.set_num_threads(1)  # more of them only spin, on models of this size
+    check_philox()
+    results = [compare_initial(sys.argv[1], name, case) for name, case in INITIAL.items()]
+    results += [compare(sys.argv[1], name, case) for name, case in CASES.items()]
     sys.exit(0 if all(results) else 1)
 
 

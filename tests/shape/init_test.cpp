@@ -76,12 +76,32 @@ TEST(InitialValues, HaveTheMomentsOfANormalDeviate) {
   EXPECT_LT(most, 4.9);
 }
 
-// Pinned: a change here changes what every seed means.
+using Bits = std::vector<std::uint32_t>;
+
+Bits bits_at(std::uint64_t seed, const TensorSpec& t, std::uint64_t first) {
+  std::vector<float> values(4);
+  initial_values(seed, t, first, values);
+  Bits bits;
+  for (const float x : values) bits.push_back(std::bit_cast<std::uint32_t>(x));
+  return bits;
+}
+
+// Pinned: a change here changes what every seed means. The values are those of
+// tests/reference/initial.py, which is written from the header and the paper alone.
 TEST(InitialValues, KeepTheirBits) {
-  const std::vector<float> v = values(1337, normal("transformer.wte.weight", {4}, 0.02));
-  std::vector<std::uint32_t> bits;
-  for (const float x : v) bits.push_back(std::bit_cast<std::uint32_t>(x));
-  EXPECT_EQ(bits, (std::vector<std::uint32_t>{0xbd737d70, 0xbc1a1f34, 0xbd1250d0, 0x3acc5621}));
+  EXPECT_EQ(bits_at(1337, normal("transformer.wte.weight", {4}, 0.02), 0),
+            (Bits{0xbd737d70, 0xbc1a1f34, 0xbd1250d0, 0x3acc5621}));
+  EXPECT_EQ(bits_at(11, normal("model.layers.10.mlp.up_proj.weight", {200, 100}, 1.0), 12345),
+            (Bits{0xbeaaadff, 0xbf5d545f, 0xbed6a567, 0x3f924cb3}));
+}
+
+TEST(InitialValues, UseAllBitsOfSeedAndElement) {
+  constexpr std::uint64_t kTwoTo32 = std::uint64_t{1} << 32;
+  const TensorSpec large = normal("lm_head.weight", {1 << 20, 1 << 13}, 0.1);
+  EXPECT_EQ(bits_at((std::uint64_t{1} << 40) + 3, large, kTwoTo32 - 2),
+            (Bits{0x3e58e7f9, 0x3dd33de0, 0x3dd16a83, 0x3da91d43}));
+  EXPECT_NE(bits_at(11, large, 5), bits_at(11, large, kTwoTo32 + 5));
+  EXPECT_NE(bits_at(11, large, 5), bits_at(11 + kTwoTo32, large, 5));
 }
 
 TEST(InitialValues, OfNormsAreOneAndOfBiasesZero) {

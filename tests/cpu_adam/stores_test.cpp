@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <regex>
+#include <thread>
+
+#include "cpu_adam/kernel.h"
+#include "cpu_adam/store_probe.h"
+#include "tests/cpu_adam/oracle.h"
+#include "tests/cpu_adam/problem.h"
+
+namespace sluice::cpu_adam {
+namespace {
+
+constexpr std::chrono::milliseconds kNap{1};
+constexpr double kNapPerParameter = 1e6 / (1 << 21);  // ns; the probe has 2 Mi parameters
+
+template <Write kSlow>
+void sleep_on(const UpdateArgs& a) noexcept {
+  if (a.write == kSlow) std::this_thread::sleep_for(kNap);
+}
+
+/// A sleep is never shorter than asked, so these bounds hold however busy the machine is.
+TEST(StoreProbe, TimesEachKindOfStoresByItself) {
+  const Workers one(1);
+  const Kernels streaming{&sleep_on<Write::kStreaming>, nullptr, nullptr, nullptr};
+  EXPECT_GE(probe_stores(streaming, one).streaming_ns, kNapPerParameter);
+  const Kernels cached{&sleep_on<Write::kCached>, nullptr, nullptr, nullptr};
+  EXPECT_GE(probe_stores(cached, one).cached_ns, kNapPerParameter);
+  for (const Kernels& kernels : {streaming, cached}) {
+    const StoreTimes times = probe_stores(kernels, one);
+    EXPECT_GT(times.streaming_ns, 0.0);
+    EXPECT_GT(times.cached_ns, 0.0);
+    EXPECT_LT(times.streaming_ns, std::numeric_limits<double>::max());
+    EXPECT_LT(times.cached_ns, std::numeric_limits<double>::max());
+  }
+}
+
+TEST(Stores, AreTheOnesThatTheProbeFoundFaster) {
+  const Optimizer adam({});
+  std::smatch times;
+  const std::string text = adam.describe();
+  if (!std::regex_search(text, times, std::regex("probe: ([0-9.]+) against ([0-9.]+) ns"))) {
+    EXPECT_EQ(adam.stores(), Stores::kCached) << text;  // without streaming stores nothing to try
+    return;
+  }
+  EXPECT_LE(std::stod(times[1]), std::stod(times[2])) << text;
+}
+
+TEST(Stores, AreCachedWhereTheInstructionSetHasNoOthers) {
+  const Optimizer adam({.threads = 1, .isa = Isa::kScalar, .stores = Stores::kStreaming});
+  EXPECT_EQ(adam.stores(), Stores::kCached);
+}
+
+class StoresIsa : public testing::TestWithParam<Isa> {};
+INSTANTIATE_TEST_SUITE_P(Available, StoresIsa, testing::ValuesIn(available_isas()), isa_name);
+
+/// One output after the other is moved off its 64-byte line, by an element and by half a line.
+TEST_P(StoresIsa, StreamOnlyWhenEveryOutputIsOnALine) {
+  constexpr std::size_t kCount = 200;
+  const Optimizer streaming({.threads = 1, .isa = GetParam(), .stores = Stores::kStreaming});
+  const Hyper hyper = some_hyper(Mode::kAdamW);
+  for (std::size_t moved = 0; moved < 4; ++moved) {
+    for (const std::size_t by : {1U, 8U, 16U}) {
+      SCOPED_TRACE(testing::Message() << "output " << moved << " by " << by);
+      std::array<std::size_t, 4> first{};
+      first[moved] = by;
+      const Problem before(kCount + 16, 0, 6);
+      for (const DType copy : {DType::kF32, DType::kBf16}) {
+        const Problem after = before;
+        const auto part = [&](auto span, std::size_t output) {
+          return span.subspan(first[output], kCount);
+        };
+        Published published = part(after.published32.span(), 3);
+        if (copy == DType::kBf16) published = part(after.published16.span(), 3);
+        const std::span<const float> gradient = after.gradient32.span().first(kCount);
+        streaming.update(
+            hyper, {part(after.master.span(), 0), part(after.m.span(), 1), part(after.v.span(), 2)},
+            gradient, published);
+        for (std::size_t i = 0; i < kCount; ++i) {
+          const oracle::Element want =
+              oracle::update(hyper,
+                             {part(before.master.span(), 0)[i], part(before.m.span(), 1)[i],
+                              part(before.v.span(), 2)[i]},
+                             gradient[i]);
+          ASSERT_EQ(part(after.master.span(), 0)[i], want.master) << i;
+          ASSERT_EQ(part(after.m.span(), 1)[i], want.m) << i;
+          ASSERT_EQ(part(after.v.span(), 2)[i], want.v) << i;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cpu_adam

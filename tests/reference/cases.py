@@ -1,0 +1,109 @@
+"""The runs that are compared, each as fields that PyTorch's side reads and as sluice's run file."""
+import dataclasses
+import typing
+
+SEQ, VOCAB, SAMPLES = 48, 307, 47  # an epoch ends inside a run, and inside a step
+
+GPT2 = dict(model_type="gpt2", vocab_size=VOCAB, n_embd=60, n_layer=3, n_head=4, n_inner=200,
+            n_positions=64)
+LLAMA = dict(model_type="llama", vocab_size=VOCAB, hidden_size=60, num_hidden_layers=3,
+             num_attention_heads=6, num_key_value_heads=2, intermediate_size=136,
+             max_position_embeddings=64, rms_norm_eps=1e-5, rope_theta=10000.0)
+
+IN_HOST_MEMORY = dict(offload_param="none", offload_gradient="none", offload_optimizer="cpu")
+MOVED = dict(offload_param="cpu", offload_optimizer="nvme", offload_activation="cpu")
+ALL_ON_NVME = dict(offload_param="nvme", offload_optimizer="nvme", offload_activation="nvme")
+
+EVERY, SOME, NONE = "every step", "some steps", "no step"
+
+
+@dataclasses.dataclass
+class Case:
+    model: dict
+    placement: dict
+    optimizer: dict
+    schedule: dict
+    clipping: typing.Optional[float]
+    clipped: str            # which steps the limit is meant to reach
+    accumulation: int = 1
+    batch: int = 3
+    seed: int = 11
+    shuffle: bool = True
+    compute: str = "fp32"
+    sub_group: str = "96KiB"
+    loss_chunk: typing.Union[str, int] = "auto"
+    steps: int = 20
+    evaluate_every: int = 7
+    evaluation_batches: int = 3
+
+    @property
+    def layers(self):
+        return self.model.get("n_layer") or self.model["num_hidden_layers"]
+
+
+def optimizer(kind, lr=3e-3, betas=(0.9, 0.95), eps=1e-6, weight_decay=0.1):
+    return dict(type=kind, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+
+
+def schedule(kind, warmup, ratio):
+    return dict(type=kind, warmup_steps=warmup, min_lr_ratio=ratio)
+
+
+CASES = {
+    "gpt2, every step clipped": Case(
+        model=GPT2, placement=MOVED, optimizer=optimizer("adamw", eps=1e-8),
+        schedule=schedule("cosine", 4, 0.1), clipping=0.5, clipped=EVERY, accumulation=2,
+        shuffle=False),
+    "llama, never clipped": Case(
+        model=LLAMA, placement=IN_HOST_MEMORY, optimizer=optimizer("adam", weight_decay=0.01),
+        schedule=schedule("linear", 0.1, 0.0), clipping=None, clipped=NONE, seed=2**40 + 3),
+    "llama, tied, biases, some steps clipped": Case(
+        model=dict(LLAMA, tie_word_embeddings=True, attention_bias=True, mlp_bias=True,
+                   rms_norm_eps=1e-3, rope_theta=50.0, initializer_range=0.1),
+        placement=ALL_ON_NVME, optimizer=optimizer("adamw", betas=(0.8, 0.99)),
+        schedule=schedule("wsd", 2, 0.2), clipping=1.6, clipped=SOME, accumulation=3,
+        loss_chunk=100),
+    "gpt2, untied": Case(
+        model=dict(GPT2, tie_word_embeddings=False, layer_norm_epsilon=1e-3),
+        placement=ALL_ON_NVME, optimizer=optimizer("adamw", weight_decay=0.5),
+        schedule=schedule("constant", 0.2, 0.3), clipping=None, clipped=NONE, sub_group="48KiB"),
+    "gpt2, bf16": Case(
+        model=GPT2, placement=MOVED, optimizer=optimizer("adamw"),
+        schedule=schedule("cosine", 4, 0.1), clipping=None, clipped=NONE, accumulation=2,
+        compute="bf16"),
+    "llama, bf16": Case(
+        model=LLAMA, placement=ALL_ON_NVME, optimizer=optimizer("adamw"),
+        schedule=schedule("cosine", 4, 0.1), clipping=2.0, clipped=SOME, compute="bf16"),
+}
+
+# train.steps 0 writes the first weights: two seeds, two sizes of chunk, two placements each.
+INITIAL = {
+    f"first weights of {model['model_type']}, seed {seed}, {sub_group}": Case(
+        model=model, placement=placement, seed=seed, sub_group=sub_group, steps=0,
+        optimizer=optimizer("adamw"), schedule=schedule("constant", 0, 0.0), clipping=None,
+        clipped=NONE)
+    for model in (GPT2, dict(LLAMA, attention_bias=True, initializer_range=0.1))
+    for seed, sub_group, placement in ((11, "48KiB", MOVED), (2**40 + 3, "192KiB", IN_HOST_MEMORY))
+}
+
+
+def run_file(case, folder, name):
+    zero = {key: dict(device=device) for key, device in case.placement.items()}
+    return dict(
+        version=1, name=name, output_dir=str(folder / "${name}"), seed=case.seed,
+        model=dict(config=case.model),
+        data=dict(train=[str(folder / "train-*.bin")], valid=[str(folder / "valid.bin")],
+                  seq_len=SEQ, shuffle=case.shuffle),
+        train=dict(steps=case.steps, train_micro_batch_size_per_gpu=case.batch,
+                   gradient_accumulation_steps=case.accumulation,
+                   gradient_clipping=case.clipping),
+        eval=dict(every=case.evaluate_every, batches=case.evaluation_batches),
+        precision=dict(compute=case.compute),
+        compute=dict(loss_chunk=case.loss_chunk, threads=1),
+        optimizer=dict(case.optimizer, betas=list(case.optimizer["betas"])),
+        scheduler=case.schedule,
+        zero_optimization=dict(zero, sub_group_size=case.sub_group),
+        tiers=dict(gpu=dict(unified=False, limit="256MiB"), cpu=dict(limit="256MiB"),
+                   nvme=dict(allow_ram_path=True)),
+        cpu_adam=dict(stores="cached"),
+        checkpoint=dict(final_dtype="fp32"))

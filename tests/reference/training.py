@@ -1,0 +1,76 @@
+"""The run of a case in plain PyTorch: torch's own optimizers, the documented learning rate."""
+import math
+
+import torch
+import torch.nn.functional as F
+
+from models import FORWARD, Bf16, Fp32, Weights
+
+
+def learning_rate(schedule, base, step, steps):
+    """engine/data/learning_rate.h, of step 0, 1, ..."""
+    warmup, floor = schedule["warmup_steps"], base * schedule["min_lr_ratio"]
+    if isinstance(warmup, float):
+        warmup = round(warmup * steps)
+    if step < warmup:
+        return base * (step + 1) / warmup
+    begin = warmup if schedule["type"] != "wsd" else max(warmup, steps - round(steps / 5))
+    done = max(0.0, (step - begin) / (steps - begin))
+    falls = {"constant": 0.0, "linear": done, "wsd": done,
+             "cosine": (1 - math.cos(math.pi * done)) / 2}
+    return base - (base - floor) * falls[schedule["type"]]
+
+
+def make_optimizer(case, masters):
+    kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[case.optimizer["type"]]
+    decayed = [p for p in masters.values() if p.dim() >= 2]
+    others = [p for p in masters.values() if p.dim() < 2]
+    return kind([dict(params=decayed, weight_decay=case.optimizer["weight_decay"]),
+                 dict(params=others, weight_decay=0.0)],
+                betas=case.optimizer["betas"], eps=case.optimizer["eps"])
+
+
+def cross_entropy(case, weights, tokens):
+    logits = FORWARD[case.model["model_type"]](weights, case.model, tokens[:, :-1])
+    return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def train(case, initial, samples, order, validation):
+    """One dict per step, with the keys of metrics.jsonl; and the weights at the end."""
+    masters = {name: torch.nn.Parameter(torch.from_numpy(value.copy()))
+               for name, value in initial.items()}
+    weights = Weights(masters, Bf16 if case.compute == "bf16" else Fp32)
+    optimizer, lines = make_optimizer(case, masters), []
+    for step in range(case.steps):
+        loss = 0.0
+        for micro_batch in range(case.accumulation):
+            first = (step * case.accumulation + micro_batch) * case.batch
+            indices = [order.at(k) for k in range(first, first + case.batch)]
+            part = cross_entropy(case, weights, torch.from_numpy(samples.batch(indices)))
+            part = part / case.accumulation
+            part.backward()
+            loss += part.item()
+        norm = math.sqrt(sum(p.grad.double().pow(2).sum().item() for p in masters.values()))
+        clip = 1.0 if case.clipping is None else min(1.0, case.clipping / (norm + 1e-6))
+        lr = learning_rate(case.schedule, case.optimizer["lr"], step, case.steps)
+        for p in masters.values():
+            p.grad *= clip
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+        optimizer.step()
+        optimizer.zero_grad()
+        line = dict(step=step + 1, loss=loss, gnorm=norm, clip=clip, lr=lr,
+                    tokens=case.batch * case.accumulation * samples.seq)
+        if (step + 1) % case.evaluate_every == 0 or step + 1 == case.steps:
+            line["valid_loss"] = validate(case, weights, validation)
+        lines.append(line)
+    return lines, {name: p.detach().numpy() for name, p in masters.items()}
+
+
+def validate(case, weights, validation):
+    """The first micro-batches of the validation file, in order."""
+    with torch.no_grad():
+        losses = [cross_entropy(case, weights, torch.from_numpy(validation.batch(
+            range(k * case.batch, (k + 1) * case.batch)))).item()
+            for k in range(case.evaluation_batches)]
+    return sum(losses) / len(losses)
