@@ -1,6 +1,7 @@
 #include "tests/train/crown_rows.h"
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
@@ -144,10 +145,12 @@ void limit(Job& job, Memory memory) {
     case Memory::kTightGpu:
       job.tiers.gpu.limit = minimum(Tier::kGpu) + 2 * largest_weights(plan.catalog);
       break;
-    case Memory::kTightCpu:
-      job.tiers.cpu.limit =
-          minimum(Tier::kCpu) + (plan.planned[index(Tier::kCpu)] - minimum(Tier::kCpu)) / 2;
+    case Memory::kTightCpu: {
+      const Bytes wanted = plan.planned[index(Tier::kCpu)];
+      EXPECT_GT(wanted, minimum(Tier::kCpu)) << "no limit would bind";
+      job.tiers.cpu.limit = minimum(Tier::kCpu) + (wanted - minimum(Tier::kCpu)) / 2;
       break;
+    }
     case Memory::kMinimum:
       job.tiers.gpu.limit = minimum(Tier::kGpu);
       job.tiers.cpu.limit = minimum(Tier::kCpu);

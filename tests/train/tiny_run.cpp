@@ -44,9 +44,12 @@ constexpr std::size_t kMostOps = 1 << 15;
 /// Stands between the driver and the conductor: delays, poison, a spoiled gradient, hashes.
 class Observer : public executor::Handler {
  public:
-  Observer(executor::Handler& inner, const memory::SlotMemory& memory, const schedule::Setup& setup,
-           const Disturbance& d, std::uint64_t& state)
-      : inner_(inner),
+  /// `own`: a handler of the job's, which then is `inner`; may be null.
+  Observer(std::unique_ptr<executor::Handler> own, executor::Handler& inner,
+           const memory::SlotMemory& memory, const schedule::Setup& setup, const Disturbance& d,
+           std::uint64_t& state)
+      : own_(std::move(own)),
+        inner_(inner),
         memory_(memory),
         setup_(setup),
         disturbance_(d),
@@ -75,6 +78,7 @@ class Observer : public executor::Handler {
   }
 
   void freed(const prefetch::Freed& f) override {
+    inner_.freed(f);
     if (memory_.pools()[f.pool].tier == prefetch::Tier::kNvme) return;
     std::memset(memory_.address(f.pool, f.slot), 0xff, memory_.pools()[f.pool].slot);
   }
@@ -115,6 +119,7 @@ class Observer : public executor::Handler {
     if (us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
   }
 
+  const std::unique_ptr<executor::Handler> own_;
   executor::Handler& inner_;
   const memory::SlotMemory& memory_;
   const schedule::Setup& setup_;
@@ -215,8 +220,12 @@ Observed observe(Job job, const Disturbance& disturbance) {
     print.clipped.push_back(r.clip < 1.0);
     print.skipped.push_back(r.skipped);
   };
-  job.hooks.wrap_handler = [&](executor::Handler& inner, const memory::SlotMemory& memory) {
-    return std::make_unique<Observer>(inner, memory, seen.plan.setup, disturbance, print.state);
+  job.hooks.wrap_handler = [&, own = job.hooks.wrap_handler](executor::Handler& conductor,
+                                                             const memory::SlotMemory& memory) {
+    std::unique_ptr<executor::Handler> wrapped = own ? own(conductor, memory) : nullptr;
+    executor::Handler& inner = wrapped ? *wrapped : conductor;
+    return std::make_unique<Observer>(std::move(wrapped), inner, memory, seen.plan.setup,
+                                      disturbance, print.state);
   };
   Trace trace(kMostOps);
   job.hooks.trace = &trace;

@@ -56,7 +56,8 @@ struct Observed {
   std::int64_t count(schedule::OpId id) const;
 };
 
-/// Runs the job. Slots that the driver frees are filled with NaN.
+/// Runs the job; its hooks for handlers and queues work as ever. Slots that the driver frees are
+/// filled with NaN.
 Observed observe(Job job, const Disturbance& disturbance = {});
 
 /// The same, when only the bits are of interest.
