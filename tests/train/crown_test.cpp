@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
@@ -186,6 +187,18 @@ void expect_kernels(const CrownRow& row, const Observed& seen,
   EXPECT_EQ(done.sums.cut > 0, forks && (row.wiring.tied || row.wiring.accumulates));
 }
 
+/// How its queue's description begins; nothing without a drive.
+std::string engine_name(nvme::Engine engine) {
+  switch (engine) {
+    case nvme::Engine::kIoUring:
+      return "io_uring, 4 x ";
+    case nvme::Engine::kThreads:
+      return "threads, 4 x ";
+    default:
+      return "";
+  }
+}
+
 class Crown : public testing::TestWithParam<std::tuple<bool, bool, bool>> {
  protected:
   const Wiring wiring_{std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())};
@@ -209,9 +222,15 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
     SCOPED_TRACE(row.name());
     Job job = job_of(folder_, row);
     job.train.gradient_clipping = clip;
+    std::string engine;
+    job.hooks.wrap_queue = [&](std::unique_ptr<nvme::IoQueue> queue) {
+      engine = queue->describe();
+      return queue;
+    };
     take_kernel_work();
     const Observed seen = observe(job, {.spoiled_steps = {kSpoiledStep}, .delay_seed = seed++});
     EXPECT_EQ(seen.print, expected);
+    EXPECT_TRUE(engine.starts_with(engine_name(row.engine))) << engine;
     expect_every_op_once(seen);
     expect_execution(row, seen);
     expect_memory(row, seen);
