@@ -1,140 +1,35 @@
 /// The crown test: where the bytes live, and how the program is executed, does not show in the
-/// bits.
+/// bits. And what a row is about has really happened in it.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <random>
+#include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
-#include "engine/plan/plan.h"
-#include "tests/train/tiny_run.h"
+#include "tests/train/crown_rows.h"
+#include "tests/train/kernel_watch.h"
 
 namespace sluice::train {
 namespace {
 
-struct Placement {
-  schedule::ParamHome param;
-  schedule::GradientHome gradient;
-  schedule::OptimizerHome state;
-  schedule::ActivationHome activation;
-  schedule::Recompute recompute;
-
-  std::string name() const {
-    return fmt::format("param {} gradient {} state {} activation {} recompute {}",
-                       static_cast<int>(param), static_cast<int>(gradient), static_cast<int>(state),
-                       static_cast<int>(activation), static_cast<int>(recompute));
-  }
-};
-
-/// All of them; layers are kept only where weights are resident.
-std::vector<Placement> placements() {
-  using schedule::ActivationHome;
-  using schedule::GradientHome;
-  using schedule::OptimizerHome;
-  using schedule::ParamHome;
-  using schedule::Recompute;
-  std::vector<Placement> all;
-  for (const auto p : {ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme}) {
-    for (const auto g : {GradientHome::kNone, GradientHome::kCpu}) {
-      for (const auto s : {OptimizerHome::kCpu, OptimizerHome::kNvme}) {
-        for (const auto a : {ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme}) {
-          all.push_back({p, g, s, a, Recompute::kEveryLayer});
-          if (p == ParamHome::kNone) all.push_back({p, g, s, a, Recompute::kAuto});
-        }
-      }
-    }
-  }
-  return all;
-}
-
-enum class GpuTier : std::size_t { kMinimum, kTwoLayersMore, kUnlimited };
-
-/// The axes of a run, each an index of its values. The first three are its wiring.
-enum Axis { kTied, kBf16, kMicroBatches, kOverlapped, kKernelThreads, kGpuTier, kPlacement };
-using Row = std::array<std::size_t, 7>;
-
-/// Rows such that any two values of any two axes meet in one: greedy, from every possible row.
-/// Placement is an axis, so each meets every value of every other axis; but layers are kept only
-/// where there is room for them.
-std::vector<Row> pairwise_cover() {
-  const Row values = {2, 2, 2, 2, 2, 3, placements().size()};
-  std::vector<Row> all{Row{}};
-  for (std::size_t axis = 0; axis < values.size(); ++axis) {
-    std::vector<Row> longer;
-    for (const Row& row : all) {
-      for (std::size_t v = 0; v < values[axis]; ++v) {
-        longer.push_back(row);
-        longer.back()[axis] = v;
-      }
-    }
-    all = longer;
-  }
-  std::erase_if(all, [](const Row& row) {
-    return placements()[row[kPlacement]].recompute == schedule::Recompute::kAuto &&
-           row[kGpuTier] != static_cast<std::size_t>(GpuTier::kUnlimited);
-  });
-  std::shuffle(all.begin(), all.end(), std::mt19937(1));  // ties fall on all numbers alike
-  std::set<std::array<std::size_t, 4>> met;
-  const auto pairs = [](const Row& row) {
-    std::vector<std::array<std::size_t, 4>> all_pairs;
-    for (std::size_t a = 0; a < row.size(); ++a) {
-      for (std::size_t b = a + 1; b < row.size(); ++b) all_pairs.push_back({a, row[a], b, row[b]});
-    }
-    return all_pairs;
-  };
-  std::vector<Row> cover;
-  while (true) {
-    std::size_t most = 0;
-    Row best{};
-    for (const Row& row : all) {
-      const auto of_row = pairs(row);
-      const auto fresh = static_cast<std::size_t>(std::count_if(
-          of_row.begin(), of_row.end(), [&](const auto& p) { return !met.contains(p); }));
-      if (fresh > most) {
-        most = fresh;
-        best = row;
-      }
-    }
-    if (most == 0) return cover;
-    for (const auto& p : pairs(best)) met.insert(p);
-    cover.push_back(best);
-  }
-}
-
-/// What fixes the bits of a run.
-struct Wiring {
-  bool tied, bf16, accumulates;
-};
+using prefetch::Tier;
+using schedule::LaneKind;
+using schedule::OpId;
 
 constexpr std::int64_t kSpoiledStep = 3;
-
-Job job_of(const TempFolder& folder, const Wiring& wiring) {
-  Job job = tiny_job(folder, wiring.tied ? tiny_gpt() : tiny_llama());
-  job.compute = wiring.bf16 ? DType::kBf16 : DType::kF32;
-  job.train.gradient_accumulation_steps = wiring.accumulates ? 3 : 1;
-  job.train.train_batch_size = *job.train.gradient_accumulation_steps * 2;
-  return job;
-}
-
-void place(Job& job, const Placement& p) {
-  job.homes.offload_param = p.param;
-  job.homes.offload_gradient = p.gradient;
-  job.homes.offload_optimizer = p.state;
-  job.homes.offload_activation = p.activation;
-  job.homes.recompute = p.recompute;
-}
 
 /// A clip threshold that some steps of these numbers reach and others do not.
 double threshold(const TempFolder& folder, const Wiring& wiring) {
   Job job = job_of(folder, wiring);
   job.train.gradient_clipping = std::nullopt;
-  std::vector<double> norms = run(job, {.spoiled_step = kSpoiledStep}).norms;
+  std::vector<double> norms = run(job, {.spoiled_steps = {kSpoiledStep}}).norms;
   std::erase_if(norms, [](double n) { return !(n < 1e300); });
   std::sort(norms.begin(), norms.end());
   return (norms[norms.size() - 2] + norms.back()) / 2;
@@ -143,41 +38,178 @@ double threshold(const TempFolder& folder, const Wiring& wiring) {
 /// The reference of these numbers: serial, everything resident, one thread, no delays.
 Fingerprint reference(const TempFolder& folder, const Wiring& wiring, double clip) {
   Job job = job_of(folder, wiring);
-  place(job,
-        {schedule::ParamHome::kNone, schedule::GradientHome::kNone, schedule::OptimizerHome::kCpu,
-         schedule::ActivationHome::kNone, schedule::Recompute::kEveryLayer});
+  job.homes = {.offload_param = schedule::ParamHome::kNone,
+               .offload_gradient = schedule::GradientHome::kNone,
+               .offload_optimizer = schedule::OptimizerHome::kCpu,
+               .offload_activation = schedule::ActivationHome::kNone,
+               .recompute = schedule::Recompute::kEveryLayer,
+               .sub_group_size = 48_KiB};
   job.execution = Execution::kSerial;
   job.train.gradient_clipping = clip;
-  return run(job, {.spoiled_step = kSpoiledStep});
+  return run(job, {.spoiled_steps = {kSpoiledStep}});
 }
 
-Bytes gpu_limit(Job job, GpuTier tier) {
-  if (tier == GpuTier::kUnlimited) return 1_GiB;
-  job.homes.recompute = schedule::Recompute::kEveryLayer;  // what is kept is no part of the minimum
-  const Session session(job);
-  const Bytes minimum = session.plan().minimum[index(prefetch::Tier::kGpu)];
-  if (tier == GpuTier::kMinimum) return minimum;
-  Bytes layer = 0;  // the largest slot of weights in the tier
-  for (std::size_t i = 0; i < session.plan().catalog.pools.size(); ++i) {
-    const prefetch::Pool& pool = session.plan().catalog.pools[i];
-    if (pool.tier == prefetch::Tier::kGpu &&
-        session.plan().catalog.tags[i] == prefetch::MemoryTag::kParam) {
-      layer = std::max(layer, pool.slot);
+/// The pairs of lanes of which ops ran at the same time.
+std::set<std::pair<std::uint32_t, std::uint32_t>> lanes_together(std::vector<Span> spans) {
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+  });
+  std::set<std::pair<std::uint32_t, std::uint32_t>> pairs;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    for (std::size_t j = i + 1; j < spans.size() && spans[j].begin < spans[i].end; ++j) {
+      if (spans[i].track != spans[j].track) {
+        pairs.insert(std::minmax(spans[i].track, spans[j].track));
+      }
     }
   }
-  return minimum + 2 * layer;
+  return pairs;
+}
+
+void expect_every_op_once(const Observed& seen) {
+  const auto ops = [](const auto& program) { return program->ops().size(); };
+  const plan::Programs& programs = seen.plan.programs;
+  const std::size_t steps = seen.records.size();
+  const auto evaluations = seen.print.valid_losses.size();
+  EXPECT_EQ(seen.spans.size(), ops(programs.init) + steps * ops(programs.step) +
+                                   evaluations * ops(programs.evaluation) + ops(programs.final));
+}
+
+/// Overlapped rows run ops of different lanes at the same time; the compute lane is one of them.
+void expect_execution(const CrownRow& row, const Observed& seen) {
+  const auto together = lanes_together(seen.spans);
+  if (row.memory == Memory::kSerialPlenty) {
+    EXPECT_TRUE(together.empty());
+    return;
+  }
+  EXPECT_TRUE(std::any_of(together.begin(), together.end(), [](const auto& pair) {
+    return pair.first == schedule::lane_of(LaneKind::kCompute);
+  })) << "nothing ran beside the compute lane";
+  EXPECT_GT(together.size(), 1U);
+}
+
+/// The limit is as tight as the row says, and the plan keeps to it.
+void expect_memory(const CrownRow& row, const Observed& seen) {
+  const plan::Plan& plan = seen.plan;
+  for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
+    EXPECT_LE(plan.planned[index(tier)], plan.limits[index(tier)]);
+    if (row.memory == Memory::kMinimum) {
+      EXPECT_EQ(plan.planned[index(tier)], plan.limits[index(tier)]);
+    }
+  }
+}
+
+/// Copies between tiers where they are apart, none where they share memory.
+void expect_copies(const CrownRow& row, const Observed& seen) {
+  const auto steps = static_cast<std::int64_t>(seen.records.size());
+  const auto expect_some_if = [&](bool some, OpId id) {
+    if (some) {
+      EXPECT_GE(seen.count(id), steps) << schedule::kind_of(id).name;
+    } else {
+      EXPECT_EQ(seen.count(id), 0) << schedule::kind_of(id).name;
+    }
+  };
+  const bool apart = !row.unified();
+  const Homes& homes = row.homes;
+  expect_some_if(apart, OpId::kFetchBatch);
+  expect_some_if(apart && homes.param != schedule::ParamHome::kNone, OpId::kFetchWeights);
+  expect_some_if(apart && homes.param == schedule::ParamHome::kNone, OpId::kPublish);
+  expect_some_if(apart, OpId::kOffloadGradient);  // a contribution, or a chunk for the optimizer
+  const bool saves = homes.activation != schedule::ActivationHome::kNone;
+  expect_some_if(apart && saves, OpId::kOffloadActivation);
+  expect_some_if(apart && saves, OpId::kFetchActivation);
+  const bool disk_weights = homes.param == schedule::ParamHome::kNvme;
+  expect_some_if(disk_weights, OpId::kReadWeights);
+  expect_some_if(disk_weights, OpId::kWriteWeights);
+  const bool disk_state = homes.state == schedule::OptimizerHome::kNvme;
+  expect_some_if(disk_state, OpId::kReadState);
+  expect_some_if(disk_state, OpId::kWriteState);
+  const bool disk_inputs = homes.activation == schedule::ActivationHome::kNvme;
+  expect_some_if(disk_inputs, OpId::kReadActivation);
+  expect_some_if(disk_inputs, OpId::kWriteActivation);
+  Bytes read = 0, written = 0;
+  for (const data::StepRecord& record : seen.records) {
+    read += record.nvme_read_bytes;
+    written += record.nvme_write_bytes;
+    // Overlapped, what one step does may be counted in its neighbour.
+    if (row.memory != Memory::kSerialPlenty) continue;
+    EXPECT_EQ(record.nvme_read_bytes > 0, homes.on_nvme()) << record.step;
+    // A skipped step updates nothing, but it has block inputs.
+    const bool writes = homes.on_nvme() && (!record.skipped || disk_inputs);
+    EXPECT_EQ(record.nvme_write_bytes > 0, writes) << record.step;
+  }
+  EXPECT_EQ(read > 0, homes.on_nvme());
+  EXPECT_EQ(written > 0, homes.on_nvme());
+}
+
+/// How many layers keep their forward follows from the row; each that does says so in its ops.
+void expect_keeping(const CrownRow& row, const Observed& seen) {
+  const schedule::Setup& setup = seen.plan.setup;
+  const bool streams = setup.streams_params();
+  const bool plenty = row.memory == Memory::kPlenty || row.memory == Memory::kSerialPlenty;
+  if (streams || !row.may_keep()) {
+    EXPECT_EQ(setup.kept_layers, 0);
+  } else if (plenty || row.recompute == schedule::Recompute::kNone) {
+    EXPECT_EQ(setup.kept_layers, setup.model.decoder.layers);
+  }
+  const auto forwards = static_cast<std::int64_t>(seen.records.size()) * setup.micro_batches;
+  EXPECT_EQ(seen.count(OpId::kLayerForwardKeep), forwards * setup.kept_layers);
+  EXPECT_EQ(seen.count(OpId::kLayerBackwardKept), forwards * setup.kept_layers);
+  EXPECT_EQ(seen.count(OpId::kLayerBackward),
+            forwards * (setup.model.decoder.layers - setup.kept_layers));
+}
+
+/// Elements of the runs whose outputs all begin on 64-byte lines: of all but padding.
+std::uint64_t elems_on_lines(const schedule::Setup& setup) {
+  std::uint64_t elems = 0;
+  for (std::size_t s = 0; s < setup.chunks.size(); ++s) {
+    for (const zero::Chunk& chunk : setup.chunks[s]) {
+      for (const zero::Run& run : zero::runs(setup.model.segments[s], setup.layouts[s], chunk)) {
+        if (run.first_elem * size_of(setup.compute) % 64 == 0) elems += run.elems;
+      }
+    }
+  }
+  return elems;
+}
+
+/// The optimizer's kernels: instruction set, stores, and forks where there are threads.
+void expect_kernels(const CrownRow& row, const Observed& seen,
+                    const std::map<cpu_adam::Isa, KernelWork>& work) {
+  ASSERT_EQ(work.size(), 1U);
+  ASSERT_EQ(work.begin()->first, row.isa);
+  const KernelWork& done = work.begin()->second;
+  const bool streams = row.stores == cpu_adam::Stores::kStreaming;
+  const auto applied = static_cast<std::uint64_t>(
+      std::count(seen.print.skipped.begin(), seen.print.skipped.end(), false));
+  EXPECT_EQ(done.streamed, streams ? applied * elems_on_lines(seen.plan.setup) : 0);
+  const bool forks = row.kernel_threads > 1;
+  EXPECT_EQ(done.norms.cut > 0, forks);
+  EXPECT_EQ(done.updates.cut > 0, forks && row.chunk == ChunkSize::kAuto);
+  EXPECT_EQ(done.sums.cut > 0, forks && (row.wiring.tied || row.wiring.accumulates));
+}
+
+/// How its queue's description begins; nothing without a drive.
+std::string engine_name(nvme::Engine engine) {
+  switch (engine) {
+    case nvme::Engine::kIoUring:
+      return "io_uring, 4 x ";
+    case nvme::Engine::kThreads:
+      return "threads, 4 x ";
+    default:
+      return "";
+  }
 }
 
 class Crown : public testing::TestWithParam<std::tuple<bool, bool, bool>> {
  protected:
   const Wiring wiring_{std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())};
+  const TempFolder folder_;
 };
 
 TEST_P(Crown, EveryPlacementGivesTheSameBits) {
-  const TempFolder folder;
-  const double clip = threshold(folder, wiring_);
-  const Fingerprint expected = reference(folder, wiring_, clip);
+  const double clip = threshold(folder_, wiring_);
+  const Fingerprint expected = reference(folder_, wiring_, clip);
   ASSERT_EQ(expected.losses.size(), 5U);
+  ASSERT_EQ(expected.valid_losses.size(), 3U);
   ASSERT_EQ(std::count(expected.skipped.begin(), expected.skipped.end(), true), 1);
   ASSERT_TRUE(expected.skipped[kSpoiledStep]);
   int clipped = 0;
@@ -185,46 +217,31 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
   ASSERT_EQ(clipped, 1);
 
   std::uint64_t seed = 1;
-  for (const Row& row : pairwise_cover()) {
-    const Wiring of_row{row[kTied] != 0, row[kBf16] != 0, row[kMicroBatches] != 0};
-    if (std::tie(of_row.tied, of_row.bf16, of_row.accumulates) !=
-        std::tie(wiring_.tied, wiring_.bf16, wiring_.accumulates)) {
-      continue;
-    }
-    Job job = job_of(folder, wiring_);
-    const Placement p = placements()[row[kPlacement]];
-    place(job, p);
+  for (const CrownRow& row : crown_rows()) {
+    if (row.wiring != wiring_) continue;
+    SCOPED_TRACE(row.name());
+    Job job = job_of(folder_, row);
     job.train.gradient_clipping = clip;
-    job.execution = row[kOverlapped] != 0 ? Execution::kOverlapped : Execution::kSerial;
-    job.cpu_adam.threads = row[kKernelThreads] != 0 ? 2 : 1;
-    job.tiers.gpu.limit = gpu_limit(job, static_cast<GpuTier>(row[kGpuTier]));
-    if (p.recompute == schedule::Recompute::kAuto) {
-      EXPECT_EQ(Session(job).plan().setup.kept_layers, job.decoder.layers) << p.name();
-    }
-    EXPECT_EQ(run(job, {.spoiled_step = kSpoiledStep, .delay_seed = seed++}), expected)
-        << p.name() << " overlapped " << row[kOverlapped] << " threads " << row[kKernelThreads]
-        << " gpu tier " << row[kGpuTier];
+    std::string engine;
+    job.hooks.wrap_queue = [&](std::unique_ptr<nvme::IoQueue> queue) {
+      engine = queue->describe();
+      return queue;
+    };
+    take_kernel_work();
+    const Observed seen = observe(job, {.spoiled_steps = {kSpoiledStep}, .delay_seed = seed++});
+    EXPECT_EQ(seen.print, expected);
+    EXPECT_TRUE(engine.starts_with(engine_name(row.engine))) << engine;
+    expect_every_op_once(seen);
+    expect_execution(row, seen);
+    expect_memory(row, seen);
+    expect_copies(row, seen);
+    expect_keeping(row, seen);
+    expect_kernels(row, seen, take_kernel_work());
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Wiring, Crown,
+INSTANTIATE_TEST_SUITE_P(Wirings, Crown,
                          testing::Combine(testing::Bool(), testing::Bool(), testing::Bool()));
-
-TEST(CrownUnified, ElidedCopiesGiveTheSameBits) {
-  const TempFolder folder;
-  const Wiring wiring{true, true, true};
-  const double clip = threshold(folder, wiring);
-  const Fingerprint expected = reference(folder, wiring, clip);
-  for (Placement p : placements()) {
-    Job job = job_of(folder, wiring);
-    // Weights in host memory are resident here, so these layers are kept.
-    if (p.param == schedule::ParamHome::kCpu) p.recompute = schedule::Recompute::kAuto;
-    place(job, p);
-    job.train.gradient_clipping = clip;
-    job.tiers.gpu.unified = memory::Unified::kAuto;
-    EXPECT_EQ(run(job, {.spoiled_step = kSpoiledStep, .delay_seed = 99}), expected) << p.name();
-  }
-}
 
 TEST(CrownKept, SomeLayersKeptAndSomeNotGiveTheSameBits) {
   const TempFolder folder;
@@ -232,22 +249,22 @@ TEST(CrownKept, SomeLayersKeptAndSomeNotGiveTheSameBits) {
   const double clip = threshold(folder, wiring);
   const Fingerprint expected = reference(folder, wiring, clip);
   Job job = job_of(folder, wiring);
-  place(job,
-        {schedule::ParamHome::kNone, schedule::GradientHome::kCpu, schedule::OptimizerHome::kCpu,
-         schedule::ActivationHome::kCpu, schedule::Recompute::kAuto});
+  job.homes = {.offload_param = schedule::ParamHome::kNone,
+               .offload_gradient = schedule::GradientHome::kCpu,
+               .offload_optimizer = schedule::OptimizerHome::kCpu,
+               .offload_activation = schedule::ActivationHome::kCpu,
+               .recompute = schedule::Recompute::kAuto,
+               .sub_group_size = 48_KiB};
   job.train.gradient_clipping = clip;
-  const Session roomy(job);
-  const auto tags = roomy.plan().catalog.tags;
-  const auto tag = std::find(tags.begin(), tags.end(), prefetch::MemoryTag::kKept);
-  ASSERT_NE(tag, tags.end());
-  const auto& pool = roomy.plan().catalog.pools[static_cast<std::size_t>(tag - tags.begin())];
   Job none = job;
   none.homes.recompute = schedule::Recompute::kEveryLayer;
-  job.tiers.gpu.limit = Session(none).plan().planned[0] + 2 * pool.slot;
-  const std::int64_t kept = Session(job).plan().setup.kept_layers;
-  EXPECT_GT(kept, 0);
-  EXPECT_LT(kept, job.decoder.layers);
-  EXPECT_EQ(run(job, {.spoiled_step = kSpoiledStep, .delay_seed = 5}), expected);
+  const Bytes kept_layer = schedule::sizes_of(make_session(job).plan().setup).kept;
+  job.tiers.gpu.limit =
+      make_session(none).plan().planned[index(Tier::kGpu)] + 2 * round_up(kept_layer, kAlignment);
+  const Observed seen = observe(job, {.spoiled_steps = {kSpoiledStep}, .delay_seed = 5});
+  EXPECT_EQ(seen.print, expected);
+  EXPECT_GT(seen.count(OpId::kLayerBackwardKept), 0);
+  EXPECT_GT(seen.count(OpId::kLayerBackward), 0);
 }
 
 }  // namespace

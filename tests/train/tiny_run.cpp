@@ -1,14 +1,17 @@
 #include "tests/train/tiny_run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <random>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "engine/shape/family.h"
@@ -19,7 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using executor::OpContext;
+using schedule::buffer_of;
+using schedule::Operand;
 using schedule::OpId;
+
+constexpr std::uint64_t kFnvBasis = 0xcbf29ce484222325ULL;
 
 std::uint64_t fnv1a(std::uint64_t hash, const std::byte* data, Bytes n) {
   for (Bytes i = 0; i < n; ++i) {
@@ -28,11 +35,37 @@ std::uint64_t fnv1a(std::uint64_t hash, const std::byte* data, Bytes n) {
   return hash;
 }
 
+std::uint64_t hash_of_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string all(std::istreambuf_iterator<char>(file), {});
+  return fnv1a(kFnvBasis, reinterpret_cast<const std::byte*>(all.data()), all.size());
+}
+
+/// More ops than a tiny run has.
+constexpr std::size_t kMostOps = 1 << 15;
+
 /// Stands between the driver and the conductor: delays, poison, a spoiled gradient, hashes.
 class Observer : public executor::Handler {
  public:
-  Observer(executor::Handler& inner, const memory::SlotMemory& memory, const Disturbance& d)
-      : inner_(inner), memory_(memory), disturbance_(d), random_(d.delay_seed) {}
+  /// `own`: a handler of the job's, which then is `inner`; may be null.
+  Observer(std::unique_ptr<executor::Handler> own, executor::Handler& inner,
+           const memory::SlotMemory& memory, const schedule::Setup& setup, const Disturbance& d,
+           std::uint64_t& state)
+      : own_(std::move(own)),
+        inner_(inner),
+        memory_(memory),
+        setup_(setup),
+        disturbance_(d),
+        random_(d.delay_seed),
+        state_(state) {}
+  ~Observer() override {
+    state_ = kFnvBasis;
+    for (const auto& [where, h] : hashes_) {
+      state_ = fnv1a(state_, reinterpret_cast<const std::byte*>(&h), sizeof h);
+    }
+  }
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
 
   Ticket start(const OpContext& context) override {
     delay();
@@ -41,23 +74,17 @@ class Observer : public executor::Handler {
     if (spoils(context)) {
       ticket.wait();
       const float infinity = std::numeric_limits<float>::infinity();
-      std::memcpy(address(context, context.op.writes[1], memory_), &infinity, sizeof infinity);
+      std::memcpy(address(context, buffer_of(context.op, Operand::kGradients), memory_), &infinity,
+                  sizeof infinity);
     }
     delay();
     return ticket;
   }
 
   void freed(const prefetch::Freed& f) override {
+    inner_.freed(f);
     if (memory_.pools()[f.pool].tier == prefetch::Tier::kNvme) return;
     std::memset(memory_.address(f.pool, f.slot), 0xff, memory_.pools()[f.pool].slot);
-  }
-
-  std::uint64_t state() const {
-    std::uint64_t all = 0xcbf29ce484222325ULL;
-    for (const auto& [where, h] : hashes_) {
-      all = fnv1a(all, reinterpret_cast<const std::byte*>(&h), sizeof h);
-    }
-    return all;
   }
 
  private:
@@ -65,16 +92,25 @@ class Observer : public executor::Handler {
     const Tag tag = Tag::unpack(context.tag);
     const OpId id = schedule::id_of(context.op);
     const bool backward = id == OpId::kLayerBackward || id == OpId::kLayerBackwardKept;
-    return backward && tag.kind == Tag::Kind::kStep && tag.step == disturbance_.spoiled_step &&
-           context.op.where.micro_batch == 0 && context.op.where.segment == 3;
+    return backward && tag.kind == Tag::Kind::kStep &&
+           disturbance_.spoiled_steps.contains(tag.step) && context.op.where.micro_batch == 0 &&
+           context.op.where.segment == 3;
   }
 
+  /// Grain by grain, so that the hash does not know how the segment is cut into chunks.
   void hash(const OpContext& context) {
-    const prefetch::BufferId id = context.op.reads[0];
-    const std::uint64_t h =
-        fnv1a(0xcbf29ce484222325ULL, address(context, id, memory_), context.program.info(id).bytes);
+    const prefetch::Where& where = context.op.where;
+    const zero::Chunk& chunk =
+        setup_
+            .chunks[static_cast<std::size_t>(where.segment)][static_cast<std::size_t>(where.chunk)];
+    constexpr Bytes kGrain = kGrainElems * sizeof(float);
+    const std::byte* data = address(context, buffer_of(context.op, Operand::kState), memory_);
     const std::lock_guard lock(mutex_);
-    hashes_[{context.op.where.segment, context.op.where.chunk}] = h;
+    for (int kind = 0; kind < 3; ++kind) {  // master, m, v
+      for (std::uint64_t at = 0; at < chunk.elems; at += kGrainElems, data += kGrain) {
+        hashes_[{where.segment, kind, chunk.first_elem + at}] = fnv1a(kFnvBasis, data, kGrain);
+      }
+    }
   }
 
   void delay() {
@@ -87,12 +123,15 @@ class Observer : public executor::Handler {
     if (us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
   }
 
+  const std::unique_ptr<executor::Handler> own_;
   executor::Handler& inner_;
   const memory::SlotMemory& memory_;
+  const schedule::Setup& setup_;
   Disturbance disturbance_;
   std::mutex mutex_;
   std::mt19937_64 random_;
-  std::map<std::pair<int, int>, std::uint64_t> hashes_;
+  std::map<std::tuple<int, int, std::uint64_t>, std::uint64_t> hashes_;
+  std::uint64_t& state_;
 };
 
 }  // namespace
@@ -164,31 +203,50 @@ Job tiny_job(const TempFolder& folder, const shape::Decoder& decoder) {
   return job;
 }
 
-Fingerprint run(Job job, const Disturbance& disturbance) {
-  Fingerprint print;
+Session make_session(const Job& job) {
+  return Session(job);
+}
+
+std::int64_t Observed::count(schedule::OpId id) const {
+  return std::count_if(spans.begin(), spans.end(), [id](const Span& span) {
+    return span.name == static_cast<std::uint32_t>(id);
+  });
+}
+
+Observed observe(Job job, const Disturbance& disturbance) {
+  Observed seen;
+  Fingerprint& print = seen.print;
   job.on_step = [&, also = job.on_step](const data::StepRecord& r) {
     if (also) also(r);
+    seen.records.push_back(r);
     print.losses.push_back(r.loss);
     print.norms.push_back(r.gnorm);
+    if (r.valid_loss) print.valid_losses.push_back(*r.valid_loss);
     print.clipped.push_back(r.clip < 1.0);
     print.skipped.push_back(r.skipped);
   };
-  job.hooks.wrap_handler = [&](executor::Handler& inner, const memory::SlotMemory& memory) {
-    // Session owns the observer; its destructor hands over what it saw.
-    struct Reporting : Observer {
-      Reporting(executor::Handler& i, const memory::SlotMemory& m, const Disturbance& d,
-                std::uint64_t& out)
-          : Observer(i, m, d), out_(out) {}
-      ~Reporting() override { out_ = state(); }
-      std::uint64_t& out_;
-    };
-    return std::make_unique<Reporting>(inner, memory, disturbance, print.state);
+  job.hooks.wrap_handler = [&, own = job.hooks.wrap_handler](executor::Handler& conductor,
+                                                             const memory::SlotMemory& memory) {
+    std::unique_ptr<executor::Handler> wrapped = own ? own(conductor, memory) : nullptr;
+    executor::Handler& inner = wrapped ? *wrapped : conductor;
+    return std::make_unique<Observer>(std::move(wrapped), inner, memory, seen.plan.setup,
+                                      disturbance, print.state);
   };
+  Trace trace(kMostOps);
+  job.hooks.trace = &trace;
   std::error_code ignored;
   fs::remove_all(job.folder, ignored);
   fs::create_directories(job.folder);
-  Session(job).run();
-  return print;
+  Session session = make_session(job);
+  seen.plan = session.plan();
+  session.run();
+  seen.spans = trace.spans();
+  print.weights = hash_of_file(fs::path(job.folder) / "final" / "model.safetensors");
+  return seen;
+}
+
+Fingerprint run(Job job, const Disturbance& disturbance) {
+  return observe(std::move(job), disturbance).print;
 }
 
 }  // namespace sluice::train

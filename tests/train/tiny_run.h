@@ -3,8 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,21 +25,42 @@ shape::Decoder tiny_llama();  ///< RMS norm, rotary, grouped-query attention, ga
 /// state per chunk. `folder` holds the tokens and the run.
 Job tiny_job(const TempFolder& folder, const shape::Decoder& decoder);
 
+/// The only place where these tests make one.
+Session make_session(const Job& job);
+
 /// Everything that two runs with the same numbers must agree on, bit for bit.
 struct Fingerprint {
   std::vector<double> losses;
   std::vector<double> norms;
+  std::vector<double> valid_losses;
   std::vector<bool> clipped, skipped;
-  std::uint64_t state = 0;  ///< hash of master, m and v of every chunk, in order
+  std::uint64_t state = 0;    ///< hash of master, m and v of every grain, in order
+  std::uint64_t weights = 0;  ///< hash of the final weights' file
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
 struct Disturbance {
-  std::int64_t spoiled_step = -1;  ///< this step gets an infinite gradient (steps count from 0)
-  std::uint64_t delay_seed = 0;    ///< random delays before and after ops; 0 = none
+  /// These steps get an infinite gradient (steps count from 0).
+  std::set<std::int64_t> spoiled_steps;
+  std::uint64_t delay_seed = 0;  ///< random delays before and after ops; 0 = none
 };
 
-/// Runs the job. Slots that the driver frees are filled with NaN.
+/// A run, and what it did on the way.
+struct Observed {
+  Fingerprint print;
+  plan::Plan plan;
+  std::vector<Span> spans;  ///< of every op of every program
+  std::vector<data::StepRecord> records;
+
+  /// Ops of this kind, over all programs.
+  std::int64_t count(schedule::OpId id) const;
+};
+
+/// Runs the job; its hooks for handlers and queues work as ever. Slots that the driver frees are
+/// filled with NaN.
+Observed observe(Job job, const Disturbance& disturbance = {});
+
+/// The same, when only the bits are of interest.
 Fingerprint run(Job job, const Disturbance& disturbance = {});
 
 }  // namespace sluice::train

@@ -1,0 +1,256 @@
+#include "tests/train/crown_rows.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "cpu_adam/isa.h"
+#include "engine/base/error.h"
+#include "tests/train/pairwise.h"
+
+namespace sluice::train {
+namespace {
+
+using prefetch::Tier;
+using schedule::ActivationHome;
+using schedule::GradientHome;
+using schedule::OptimizerHome;
+using schedule::ParamHome;
+using schedule::Recompute;
+using schedule::Sharing;
+
+enum Axis : std::size_t {
+  kTied,
+  kBf16,
+  kAccumulates,
+  kHomes,
+  kMemory,
+  kChunk,
+  kRecompute,
+  kSharing,
+  kThreads,
+  kStores,
+  kIsa,
+  kEngine,
+  kAxes
+};
+
+constexpr std::array kMemories = {Memory::kSerialPlenty, Memory::kPlenty, Memory::kTightGpu,
+                                  Memory::kTightCpu, Memory::kMinimum};
+constexpr std::array kChunks = {ChunkSize::kGrain, ChunkSize::kThreeGrains, ChunkSize::kAuto};
+constexpr std::array kRecomputes = {Recompute::kEveryLayer, Recompute::kAuto, Recompute::kNone};
+constexpr std::array kSharings = {Sharing::kSeparate, Sharing::kUnified};
+constexpr std::array kStoreKinds = {cpu_adam::Stores::kCached, cpu_adam::Stores::kStreaming};
+constexpr std::array kEngines = {nvme::Engine::kAuto, nvme::Engine::kThreads,
+                                 nvme::Engine::kIoUring};
+
+std::vector<Homes> all_homes() {
+  std::vector<Homes> all;
+  for (const auto p : {ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme}) {
+    for (const auto g : {GradientHome::kNone, GradientHome::kCpu}) {
+      for (const auto s : {OptimizerHome::kCpu, OptimizerHome::kNvme}) {
+        for (const auto a : {ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme}) {
+          all.push_back({p, g, s, a});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+bool has_streaming_stores(cpu_adam::Isa isa) {
+  return isa != cpu_adam::Isa::kScalar && isa != cpu_adam::Isa::kNeon;
+}
+
+CrownRow row_of(const Row& row, const std::vector<Homes>& homes,
+                const std::vector<cpu_adam::Isa>& isas) {
+  return {.wiring = {row[kTied] != 0, row[kBf16] != 0, row[kAccumulates] != 0},
+          .homes = homes[row[kHomes]],
+          .memory = kMemories[row[kMemory]],
+          .chunk = kChunks[row[kChunk]],
+          .recompute = kRecomputes[row[kRecompute]],
+          .sharing = kSharings[row[kSharing]],
+          .kernel_threads = row[kThreads] != 0 ? 2U : 1U,
+          .stores = kStoreKinds[row[kStores]],
+          .isa = isas[row[kIsa]],
+          .engine = kEngines[row[kEngine]]};
+}
+
+/// A row with a value that no kept row has, and every sixth of the others.
+std::vector<Row> reduced(const std::vector<Row>& rows, const std::vector<Homes>& homes) {
+  std::vector<Row> kept;
+  std::set<std::pair<std::size_t, std::size_t>> seen;
+  std::size_t others = 0;
+  for (const Row& row : rows) {
+    std::size_t fresh = 0;
+    const auto show = [&](std::size_t what, std::size_t value) {
+      if (seen.insert({what, value}).second) ++fresh;
+    };
+    for (std::size_t axis = 0; axis < kAxes; ++axis) {
+      if (axis != kHomes) show(axis, row[axis]);
+    }
+    const Homes& h = homes[row[kHomes]];
+    show(kAxes, static_cast<std::size_t>(h.param));
+    show(kAxes + 1, static_cast<std::size_t>(h.gradient));
+    show(kAxes + 2, static_cast<std::size_t>(h.state));
+    show(kAxes + 3, static_cast<std::size_t>(h.activation));
+    if (fresh > 0 || others++ % 6 == 0) kept.push_back(row);
+  }
+  return kept;
+}
+
+bool has_uring() {
+  try {
+    nvme::Options options;
+    options.engine = nvme::Engine::kIoUring;
+    nvme::make_queue(options);
+    return true;
+  } catch (const Error& e) {
+    if (e.code != Errc::kEnv) throw;
+    std::printf("rows of io_uring use threads: %s\n", e.what());
+    return false;
+  }
+}
+
+plan::Plan plan_of(const Job& job) {
+  return make_session(job).plan();
+}
+
+/// The largest slot of weights that the device has.
+Bytes largest_weights(const schedule::Catalog& catalog) {
+  Bytes largest = 0;
+  for (std::size_t i = 0; i < catalog.pools.size(); ++i) {
+    const prefetch::Pool& pool = catalog.pools[i];
+    if (pool.tier == Tier::kGpu && catalog.tags[i] == prefetch::MemoryTag::kParam) {
+      largest = std::max(largest, pool.slot);
+    }
+  }
+  return largest;
+}
+
+void limit(Job& job, Memory memory) {
+  if (memory == Memory::kSerialPlenty || memory == Memory::kPlenty) return;
+  Job least = job;  // what layers may keep, but need not, is no part of the minimum
+  if (least.homes.recompute == Recompute::kAuto) least.homes.recompute = Recompute::kEveryLayer;
+  const plan::Plan plan = plan_of(least);
+  const auto minimum = [&](Tier tier) { return plan.minimum[index(tier)]; };
+  switch (memory) {
+    case Memory::kTightGpu:
+      job.tiers.gpu.limit = minimum(Tier::kGpu) + 2 * largest_weights(plan.catalog);
+      break;
+    case Memory::kTightCpu: {
+      const Bytes wanted = plan.planned[index(Tier::kCpu)];
+      // State that is read chunk by chunk can always use more slots; other homes may want none.
+      if (job.homes.offload_optimizer == OptimizerHome::kNvme) {
+        EXPECT_GT(wanted, minimum(Tier::kCpu)) << "no limit would bind";
+      }
+      job.tiers.cpu.limit = minimum(Tier::kCpu) + (wanted - minimum(Tier::kCpu)) / 2;
+      break;
+    }
+    case Memory::kMinimum:
+      job.tiers.gpu.limit = minimum(Tier::kGpu);
+      job.tiers.cpu.limit = minimum(Tier::kCpu);
+      job.tiers.nvme.limit = minimum(Tier::kNvme);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+bool Homes::on_nvme() const {
+  return param == ParamHome::kNvme || state == OptimizerHome::kNvme ||
+         activation == ActivationHome::kNvme;
+}
+
+std::string CrownRow::name() const {
+  return fmt::format(
+      "tied {} bf16 {} accumulates {}, param {} gradient {} state {} activation {}, memory {} "
+      "chunk {} recompute {} sharing {} threads {} stores {} isa {} engine {}",
+      wiring.tied, wiring.bf16, wiring.accumulates, static_cast<int>(homes.param),
+      static_cast<int>(homes.gradient), static_cast<int>(homes.state),
+      static_cast<int>(homes.activation), static_cast<int>(memory), static_cast<int>(chunk),
+      static_cast<int>(recompute), static_cast<int>(sharing), kernel_threads,
+      static_cast<int>(stores), cpu_adam::name_of(isa), static_cast<int>(engine));
+}
+
+std::vector<CrownRow> crown_rows() {
+  const std::vector<Homes> homes = all_homes();
+  const std::vector<cpu_adam::Isa> isas = cpu_adam::available_isas();
+  std::vector<std::size_t> values(kAxes, 2);
+  values[kHomes] = homes.size();
+  values[kMemory] = kMemories.size();
+  values[kChunk] = kChunks.size();
+  values[kRecompute] = kRecomputes.size();
+  values[kIsa] = isas.size();
+  values[kEngine] = kEngines.size();
+  // What a row could not show: an engine without a drive, kept layers whose weights are fetched,
+  // streaming stores that an instruction set lacks.
+  const auto fits = [&](const Choice& a, const Choice& b) {
+    if (a.axis == kHomes && b.axis == kEngine) {
+      return homes[a.value].on_nvme() != (kEngines[b.value] == nvme::Engine::kAuto);
+    }
+    if (a.axis == kRecompute && kRecomputes[a.value] != Recompute::kEveryLayer) {
+      if (b.axis == kHomes) return homes[b.value].param == ParamHome::kNone;
+    }
+    if (a.axis == kIsa && b.axis == kStores) {
+      return kStoreKinds[b.value] == cpu_adam::Stores::kCached ||
+             has_streaming_stores(isas[a.value]);
+    }
+    return true;
+  };
+  std::vector<Row> rows = pairwise_cover(values, fits);
+  const char* wanted = std::getenv("SLUICE_CROWN");
+  if (wanted != nullptr && std::string_view(wanted) == "reduced") rows = reduced(rows, homes);
+  const bool uring = has_uring();
+  std::vector<CrownRow> all;
+  for (const Row& row : rows) {
+    CrownRow made = row_of(row, homes, isas);
+    if (made.engine == nvme::Engine::kIoUring && !uring) made.engine = nvme::Engine::kThreads;
+    // Where tiers share memory, weights in host memory are resident: these layers are kept too.
+    if (made.homes.param == ParamHome::kCpu && made.unified()) made.recompute = Recompute::kAuto;
+    all.push_back(made);
+  }
+  return all;
+}
+
+Job job_of(const TempFolder& folder, const Wiring& wiring) {
+  shape::Decoder decoder = wiring.tied ? tiny_gpt() : tiny_llama();
+  decoder.vocab = 601;  // x 42: seven grains
+  Job job = tiny_job(folder, decoder);
+  job.compute = wiring.bf16 ? DType::kBf16 : DType::kF32;
+  job.train.gradient_accumulation_steps = wiring.accumulates ? 3 : 1;
+  job.train.train_batch_size = *job.train.gradient_accumulation_steps * 2;
+  job.data.valid = job.data.train;
+  job.eval = {.every = 2, .batches = 2};
+  return job;
+}
+
+Job job_of(const TempFolder& folder, const CrownRow& row) {
+  Job job = job_of(folder, row.wiring);
+  job.homes = {.offload_param = row.homes.param,
+               .offload_gradient = row.homes.gradient,
+               .offload_optimizer = row.homes.state,
+               .offload_activation = row.homes.activation,
+               .recompute = row.recompute};
+  if (row.chunk == ChunkSize::kGrain) job.homes.sub_group_size = 48_KiB;
+  if (row.chunk == ChunkSize::kThreeGrains) job.homes.sub_group_size = 3 * 48_KiB;
+  job.tiers.gpu.unified = row.unified() ? memory::Unified::kAuto : memory::Unified::kFalse;
+  job.execution = row.memory == Memory::kSerialPlenty ? Execution::kSerial : Execution::kOverlapped;
+  job.cpu_adam = {.threads = row.kernel_threads, .isa = row.isa, .stores = row.stores};
+  job.aio.engine = row.engine;
+  job.aio.block_size = 16_KiB;  // a grain of fp32: most requests are cut
+  job.aio.queue_depth = 4;
+  limit(job, row.memory);
+  return job;
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,69 @@
+/// The rows of the crown test: where the bytes live, how they get there and who computes, in
+/// combinations such that any two values of any two axes meet.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/train/job.h"
+#include "tests/train/tiny_run.h"
+
+namespace sluice::train {
+
+/// What fixes the bits of a run.
+struct Wiring {
+  bool tied, bf16, accumulates;
+  friend bool operator==(const Wiring&, const Wiring&) = default;
+};
+
+struct Homes {
+  schedule::ParamHome param;
+  schedule::GradientHome gradient;
+  schedule::OptimizerHome state;
+  schedule::ActivationHome activation;
+
+  bool on_nvme() const;
+};
+
+/// The driver, and how much memory it has.
+enum class Memory : std::uint8_t {
+  kSerialPlenty,
+  kPlenty,
+  kTightGpu,  ///< two layers more than the serial minimum
+  kTightCpu,  ///< half of what the plan would like beyond the serial minimum
+  kMinimum    ///< exactly the serial minimum, in every tier
+};
+
+/// A chunk of the optimizer.
+enum class ChunkSize : std::uint8_t { kGrain, kThreeGrains, kAuto };
+
+struct CrownRow {
+  Wiring wiring;
+  Homes homes;
+  Memory memory;
+  ChunkSize chunk;
+  schedule::Recompute recompute;
+  schedule::Sharing sharing;
+  unsigned kernel_threads;
+  cpu_adam::Stores stores;
+  cpu_adam::Isa isa;
+  nvme::Engine engine;  ///< kAuto where nothing is on nvme
+
+  std::string name() const;
+  /// Layers may keep their forward.
+  bool may_keep() const { return recompute != schedule::Recompute::kEveryLayer; }
+  bool unified() const { return sharing == schedule::Sharing::kUnified; }
+};
+
+/// All of them, or with SLUICE_CROWN=reduced about a sixth: every value of every axis, few pairs.
+/// Says so where this machine has no io_uring, whose rows then use threads.
+std::vector<CrownRow> crown_rows();
+
+/// A small job of this wiring, whose embedding and head are wide enough for the optimizer to fork.
+/// Its runs have evaluations.
+Job job_of(const TempFolder& folder, const Wiring& wiring);
+
+/// The same as the row wants it, its limits too.
+Job job_of(const TempFolder& folder, const CrownRow& row);
+
+}  // namespace sluice::train
