@@ -25,4 +25,10 @@ bool LeafSet::contains(LeafId leaf) const {
                      [&](LeafRange range) { return range.begin <= leaf && leaf < range.end; });
 }
 
+std::size_t LeafSet::size() const {
+  std::size_t leaves = 0;
+  for (const LeafRange range : ranges_) leaves += range.end - range.begin;
+  return leaves;
+}
+
 }  // namespace sluice::prefetch

@@ -57,6 +57,8 @@ class LeafSet {
     return {ranges_.data() + ranges_.size(), ranges_.data() + ranges_.size()};
   }
   bool contains(LeafId leaf) const;
+  /// How many leaves.
+  std::size_t size() const;
   /// Disjoint and apart, in ascending order.
   const std::vector<LeafRange>& ranges() const { return ranges_; }
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/base/error.h"
-#include "engine/schedule/catalog.h"
+#include "engine/schedule/gradient_route.h"
 #include "prefetch/simulate.h"
 
 namespace sluice::plan {
@@ -53,7 +53,7 @@ std::uint64_t most_work(const schedule::Setup& setup, std::int64_t evaluation_ba
   for (std::size_t s = 0; s < setup.chunks.size(); ++s) {
     const std::uint64_t chunks = setup.chunks[s].size();
     const auto uses =
-        static_cast<std::uint64_t>(schedule::uses_of(setup.model, static_cast<int>(s)));
+        static_cast<std::uint64_t>(schedule::gradient_route(setup, static_cast<int>(s)).uses);
     work += kPerChunk * chunks;
     work += uses * chunks * (weights + kGradients * micro_batches);
     work += uses * kPerUse * (micro_batches + batches);

@@ -91,9 +91,9 @@ void expect_execution(const CrownRow& row, const Observed& seen) {
 void expect_memory(const CrownRow& row, const Observed& seen) {
   const plan::Plan& plan = seen.plan;
   for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kNvme}) {
-    EXPECT_LE(plan.planned[index(tier)], plan.limits[index(tier)]);
+    EXPECT_LE(plan.planned[index(tier)], plan.limits.tiers[index(tier)]);
     if (row.memory == Memory::kMinimum) {
-      EXPECT_EQ(plan.planned[index(tier)], plan.limits[index(tier)]);
+      EXPECT_EQ(plan.planned[index(tier)], plan.limits.tiers[index(tier)]);
     }
   }
 }

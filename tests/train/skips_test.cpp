@@ -96,7 +96,7 @@ Job skipping_job(const TempFolder& folder) {
   job.train.steps = kSteps;
   job.homes.sub_group_size = std::nullopt;
   job.optimizer.weight_decay = 0;
-  job.scheduler = {SchedulerType::kLinear, std::int64_t{0}, 0.1};
+  job.scheduler = {data::SchedulerType::kLinear, std::int64_t{0}, 0.1};
   return job;
 }
 
@@ -185,7 +185,7 @@ TEST_P(ScatteredSkips, LeaveNoTraceInStateWeightsOrTheCountOfUpdates) {
   for (std::int64_t step = 0; step < kSteps; ++step) {
     const bool skipped = kSpoiled.contains(step);
     const auto& record = run.records[static_cast<std::size_t>(step)];
-    EXPECT_EQ(!record.appliedped, skipped);
+    EXPECT_EQ(record.skipped, skipped);
     EXPECT_NEAR(record.lr, textbook_lr(step), 1e-14);  // a few roundings of a double near 0.01
     if (!skipped) ++applied;
     for (int segment = 0; segment < segments; ++segment) {
