@@ -20,11 +20,6 @@
 
 namespace sluice::config {
 
-enum class Execution : std::uint8_t {
-  kOverlapped,
-  kSerial  ///< op by op, same bits: for debugging
-};
-
 enum class ModelInit : std::uint8_t { kRandom };
 
 /// After a load exactly one of `config` and `preset` is set.
@@ -77,7 +72,7 @@ struct Config {
   PrecisionOptions precision;
   train::OptimizerOptions optimizer;
   data::SchedulerOptions scheduler;
-  Execution execution = Execution::kOverlapped;
+  train::Execution execution = train::Execution::kOverlapped;
   ComputeOptions compute;
   schedule::Options zero_optimization;
   memory::Options tiers;

@@ -42,6 +42,7 @@ constexpr Bytes kGrainOfState = 12 * kGrainElems;
 std::vector<Field> run_fields() {
   using C = Config;
   using M = ModelOptions;
+  using train::Execution;
   return {
       key("version", whole(1, 1), "The version of this format, which has only one so far",
           &C::version),

@@ -41,8 +41,15 @@ DataFormat common_format(const DataOptions& options, const std::vector<std::stri
 /// Bytes per token.
 int width_of(DataFormat format, TokenDType dtype, std::int64_t vocab) {
   if (format == DataFormat::kText) return 1;
-  if (dtype == TokenDType::kAuto) return vocab <= 65536 ? 2 : 4;
-  return dtype == TokenDType::kUint16 ? 2 : 4;
+  switch (dtype) {
+    case TokenDType::kAuto:
+      return vocab <= 65536 ? 2 : 4;
+    case TokenDType::kUint16:
+      return 2;
+    case TokenDType::kUint32:
+      return 4;
+  }
+  throw Error(Errc::kLogic, "token ids of an unknown type");
 }
 
 std::int64_t little_endian(std::span<const std::byte> bytes) {

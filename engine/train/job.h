@@ -26,8 +26,6 @@
 
 namespace sluice::train {
 
-enum class Execution : std::uint8_t { kOverlapped, kSerial };
-
 /// Seams for tests and benches: faults, delays, a look at the bytes and at every op.
 struct Hooks {
   /// Stands between the driver and the conductor.

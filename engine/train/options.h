@@ -7,6 +7,11 @@
 
 namespace sluice::train {
 
+enum class Execution : std::uint8_t {
+  kOverlapped,
+  kSerial  ///< op by op, same bits: for debugging
+};
+
 enum class OnNonFinite : std::uint8_t { kSkip, kStop };
 
 struct TrainOptions {

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,7 @@ namespace fs = std::filesystem;
 inline constexpr int kConfig = 2;
 inline constexpr int kDoesNotFit = 3;
 inline constexpr int kIo = 4;
+inline constexpr int kNonFinite = 6;
 inline constexpr int kKilled = 128 + 9;
 
 inline constexpr const char* kRunFile = R"(version: 1
@@ -93,6 +96,7 @@ class ProgramTest : public testing::Test {
     return shell("$sluice train run.yaml " + arguments);
   }
 
+  std::string text_of(const std::string& name) const { return temp_folder_.read(name); }
   bool exists(const std::string& name) const { return fs::exists(folder_ / name); }
 
   /// No final weights, no folder or file on its way to become something.
@@ -104,11 +108,35 @@ class ProgramTest : public testing::Test {
       EXPECT_THAT(name, testing::Not(testing::HasSubstr(".swap")));
     }
   }
-  void expect_refused(const Ending& ending, int code, const std::vector<std::string>& words) const {
+  /// Its lines up to a table of numbers, whose lines are indented, or to what others said later.
+  static std::string refusal_in(const std::string& said) {
+    std::istringstream lines(said.substr(std::min(said.find("error: "), said.size())));
+    std::string refusal;
+    for (std::string line; std::getline(lines, line) && !line.empty() && !line.starts_with("  ");) {
+      refusal += line + '\n';
+    }
+    return refusal;
+  }
+  /// Three lines of at most 120 characters; a path that is longer stands alone.
+  static void expect_short(const Ending& ending) {
+    const std::string refusal = refusal_in(ending.said);
+    EXPECT_LE(std::ranges::count(refusal, '\n'), 3) << refusal;
+    std::istringstream lines(refusal);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_TRUE(line.size() <= 120 || line.find(' ') == std::string::npos) << line;
+    }
+  }
+  void expect_error(const Ending& ending, int code, const std::vector<std::string>& words) const {
     EXPECT_EQ(ending.code, code) << ending.said;
     EXPECT_THAT(ending.said, testing::HasSubstr("error: "));
-    for (const std::string& word : words) EXPECT_THAT(ending.said, testing::HasSubstr(word));
+    std::string refusal = refusal_in(ending.said);
+    std::ranges::replace(refusal, '\n', ' ');  // a line may end between two words
+    for (const std::string& word : words) EXPECT_THAT(refusal, testing::HasSubstr(word));
     expect_nothing_half_written();
+  }
+  void expect_refused(const Ending& ending, int code, const std::vector<std::string>& words) const {
+    expect_error(ending, code, words);
+    expect_short(ending);
   }
   /// Found before the run's folder was made.
   void expect_refused_at_once(const Ending& ending, int code,

@@ -19,7 +19,6 @@ constexpr int kTerminated = 128 + SIGTERM;
 
 class StartAndStop : public ProgramTest {
  protected:
-  std::string text_of(const std::string& name) const { return temp_folder_.read(name); }
   /// Signals must reach the program itself, and a shell's background jobs ignore Ctrl-C.
   Ending bare_shell(const std::string& script) const {
     return shell("sluice=\"env --default-signal=INT ${sluice#timeout 300}\"\n" + script);

@@ -2,8 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
-#include "gpu/device.h"
 #include "nvme/filesystem.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_folder.h"
@@ -16,8 +17,12 @@ using test::TempFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// The machine is shared: what is free moves between two looks at it.
-constexpr Bytes kDrift = 8_GiB;
+/// What a user may still write, as the system says.
+Bytes free_now(const std::string& folder) {
+  struct statvfs seen {};
+  EXPECT_EQ(::statvfs(folder.c_str(), &seen), 0);
+  return Bytes{seen.f_bavail} * seen.f_frsize;
+}
 
 Options small_options() {
   Options options;
@@ -151,7 +156,10 @@ TEST(Limits, OfOneMemoryAreNeverRaisedByTheSharing) {
 }
 
 TEST(Limits, OfThisMachineAreNoMoreThanIsAvailable) {
-  EXPECT_LE(resolve_limits(sized(0.5, 1.0))[1], gpu::device().memory);
+  const auto pages = static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES));
+  const Bytes limit = resolve_limits(sized(1_MiB, 1.0))[1];
+  EXPECT_GT(limit, 0U);
+  EXPECT_LT(limit, pages * static_cast<Bytes>(::sysconf(_SC_PAGESIZE)));
 }
 
 TEST(CheckAvailable, RefusesWhatTheSystemWouldKillFor) {
@@ -167,10 +175,16 @@ TEST(Limits, OfNvmeAreAFractionOfWhatItsFilesystemsHaveFree) {
   Options options = small_options();
   options.nvme.paths = {folder / "a", folder / "b"};  // one filesystem: counted once
   options.nvme.limit = 0.5;
-  const auto free = static_cast<double>(nvme::free_bytes(folder.path()));
-  const auto limit = static_cast<double>(resolve_limits(options)[2]);
-  EXPECT_NEAR(limit, free / 2, static_cast<double>(kDrift));
-  EXPECT_TRUE(folder.empty());
+  // The machine is shared: what counts is a look during which nobody wrote.
+  for (int look = 0; look < 1000; ++look) {
+    const Bytes free = free_now(folder.path());
+    const Bytes limit = resolve_limits(options)[2];
+    if (free_now(folder.path()) != free) continue;
+    EXPECT_EQ(limit, free / 2);
+    EXPECT_TRUE(folder.empty());
+    return;
+  }
+  GTEST_SKIP() << "others write to this disk all the time";
 }
 
 TEST(Limits, OfNvmeBeyondWhatIsFreeAreRefused) {

@@ -260,7 +260,7 @@ TEST(CrownKept, SomeLayersKeptAndSomeNotGiveTheSameBits) {
   none.homes.recompute = schedule::Recompute::kEveryLayer;
   const Bytes kept_layer = schedule::sizes_of(make_session(job).plan().setup).kept;
   job.tiers.gpu.limit =
-      make_session(none).plan().planned[index(Tier::kGpu)] + 2 * round_up(kept_layer, kAlignment);
+      make_session(none).plan().minimum[index(Tier::kGpu)] + 2 * round_up(kept_layer, kAlignment);
   const Observed seen = observe(job, {.spoiled_steps = {kSpoiledStep}, .delay_seed = 5});
   EXPECT_EQ(seen.print, expected);
   EXPECT_GT(seen.count(OpId::kLayerBackwardKept), 0);

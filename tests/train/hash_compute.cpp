@@ -58,7 +58,8 @@ class HashCompute : public Compute {
       case OpId::kHeadTrain:
       case OpId::kHeadLoss: {
         const std::uint64_t hash = hashed(forward(op), op[Operand::kBatch]);
-        op.values<double>(Operand::kLoss).front() = 10.0 + static_cast<double>(value_of(hash));
+        op.values<double>(Operand::kLoss).front() =
+            overflows(op) ? INFINITY : 10.0 + static_cast<double>(value_of(hash));
         // The size of a step's gradient is its batch's: clipping one step leaves the others alone.
         const float scale = std::exp2(80 * value_of(hashed(kSeed, op[Operand::kBatch])));
         if (op.id == OpId::kHeadTrain) backward(op, hash, scale);
@@ -84,6 +85,18 @@ class HashCompute : public Compute {
   }
   std::uint64_t forward(const OpBytes& op) const {
     return hashed(weights(op), values(op[Operand::kInput]));
+  }
+  /// Weights so large that a real model's logits would not be finite.
+  bool overflows(const OpBytes& op) const {
+    for (const auto segment : op.all(Operand::kWeights)) {
+      for (std::size_t i = 0; i < segment.size() / size_of(setup_.compute); ++i) {
+        const float weight = setup_.compute == DType::kF32
+                                 ? OpBytes::as<float>(segment)[i]
+                                 : to_float(OpBytes::as<Bf16>(segment)[i]);
+        if (std::abs(weight) > 1e20F) return true;
+      }
+    }
+    return false;
   }
   void backward(const OpBytes& op, std::uint64_t hash, float scale = 1) const {
     if (op.has(Operand::kInputGradient)) fill(op[Operand::kInputGradient], hash);
