@@ -177,6 +177,47 @@ RC_GTEST_PROP(Stream, OneSlotLessThanTheMinimumIsRefusedWithTheOpThatLacksIt, ()
   }
 }
 
+struct Contents {
+  std::size_t predicates = 0;
+  std::size_t parts = 0, resident_parts = 0, controls = 0, resident_controls = 0;
+};
+
+Contents contents(const RandomStream& stream) {
+  Contents has;
+  const auto count = [](const prefetch::BufferTable& table, std::size_t& parts,
+                        std::size_t& controls) {
+    for (auto id = table.first_buffer(); id < table.end_buffer(); ++id) {
+      parts += table.root(id) != id ? 1U : 0U;
+      controls += table.info(id).pool == prefetch::kNoPool ? 1U : 0U;
+    }
+  };
+  count(*stream.residents, has.resident_parts, has.resident_controls);
+  for (const auto& program : stream.programs) {
+    count(program->transients(), has.parts, has.controls);
+    for (const auto& op : program->ops()) has.predicates += op.predicate ? 1U : 0U;
+  }
+  return has;
+}
+
+TEST(RandomStreams, HavePredicatesOfBothKindsPartsAndBuffersWithoutBytes) {
+  constexpr std::size_t kStreams = 300;
+  std::size_t called_off = 0, called = 0, everything = 0;
+  for (std::uint64_t seed = 0; seed < kStreams; ++seed) {
+    const RandomStream stream = random_stream(Tape::random(seed, 100 + seed % 400));
+    const Contents has = contents(stream);
+    const std::size_t off = expected(stream).called_off;
+    called_off += off;
+    called += has.predicates - off;
+    everything += has.predicates > 0 && has.parts > 0 && has.resident_parts > 0 &&
+                          has.controls > 0 && has.resident_controls > 0
+                      ? 1U
+                      : 0U;
+  }
+  EXPECT_GT(called_off, kStreams / 2);
+  EXPECT_GT(called, kStreams / 2);
+  EXPECT_GT(everything, kStreams / 10);
+}
+
 /// Each rule of the scoreboard is there for a reason: without it some stream goes wrong, and these
 /// tests are sharp enough to see it.
 struct Rule {
@@ -193,6 +234,7 @@ TEST_P(LeftOut, SomeStreamGoesWrongInTheSimulator) {
   std::string wrong;
   for (std::uint64_t seed = 0; seed < kStreams && wrong.empty(); ++seed) {
     const RandomStream stream = random_stream(Tape::random(seed, 100 + seed % 400));
+    if (const Contents has = contents(stream); has.predicates == 0 || has.parts == 0) continue;
     prefetch::Pools pools = stream.pools;
     for (auto& pool : pools) pool.slots += seed % 3;
     wrong = simulated_fault(stream, pools, derive);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
-#include "tests/prefetch/programs.h"
+#include "tests/prefetch/boards.h"
 
 namespace sluice::prefetch {
 namespace {
@@ -12,16 +12,6 @@ namespace {
 using ::testing::ElementsAre;
 
 constexpr LaneId kFirst = 0, kSecond = 1;
-
-Scoreboard board_with(const Writing& w, Pools pools, Lanes lanes) {
-  return Scoreboard(w.residents(), std::move(pools), std::move(lanes));
-}
-
-OpRef must_start(Scoreboard& board, LaneId lane) {
-  const auto ref = board.next(lane);
-  EXPECT_TRUE(ref.has_value());
-  return ref.value_or(OpRef{99, 99});
-}
 
 TEST(Scoreboard, IssuedReleasesOpsOfOtherStreamsWhichThenWaitForIt) {
   Writing w;
@@ -214,107 +204,6 @@ TEST(Scoreboard, TheNextProgramStartsBeforeTheLastHasDrained) {
   EXPECT_TRUE(board.finished(0));
   board.completed(must_start(board, 2));
   EXPECT_TRUE(board.idle());
-}
-
-TEST(Scoreboard, AWriteWaitsForReadersOfEarlierPrograms) {
-  auto residents = std::make_shared<Residents>();
-  const BufferId weight = residents->buffer({});
-  residents->seal();
-  Scoreboard board(residents, {}, {kHost, kHost});
-  const auto append = [&](LaneId lane, std::vector<BufferId> reads, std::vector<BufferId> writes) {
-    Writing w(residents);
-    w.op(lane, std::move(reads), std::move(writes));
-    board.append(w.done());
-  };
-  append(0, {}, {weight});
-  board.completed(must_start(board, 0));
-  for (int i = 0; i < 100; ++i) {  // read for ever: the readers that are gone are forgotten
-    append(0, {weight}, {});
-    if (i < 99) board.completed(must_start(board, 0));
-  }
-  append(1, {}, {weight});
-  EXPECT_FALSE(board.has_next(1));
-  board.completed(must_start(board, 0));
-  EXPECT_TRUE(board.has_next(1));
-}
-
-TEST(Scoreboard, ForgettingFinishedReadersKeepsThoseInFlight) {
-  auto residents = std::make_shared<Residents>();
-  const BufferId weight = residents->buffer({});
-  residents->seal();
-  Scoreboard board(residents, {}, {kHost, kHost, kHost});
-  Writing first(residents), second(residents), third(residents);
-  first.op(0, {weight}, {});
-  second.op(1, {weight}, {});
-  third.op(0, {weight}, {});
-  third.op(2, {}, {weight});
-  board.append(first.done());
-  board.append(second.done());
-  board.completed(must_start(board, 0));
-  board.append(third.done());  // the first program is gone, the second still reads
-  board.completed(must_start(board, 0));
-  EXPECT_FALSE(board.has_next(2));
-  board.completed(must_start(board, 1));
-  EXPECT_TRUE(board.has_next(2));
-}
-
-TEST(Scoreboard, TheReadsOfOneStreamAreOneEdgeForTheNextWriterThoseOfAHostLaneOneEach) {
-  for (const Lane& readers : {kStream, kHost}) {
-    Writing w;
-    const BufferId x = w.control();
-    w.op(kSecond, {}, {x});
-    for (int i = 0; i < 5; ++i) w.op(kFirst, {x}, {});
-    w.op(kSecond, {}, {x});
-    auto board = board_with(w, {}, {readers, kHost});
-    board.append(w.done());
-    const std::size_t war = readers.issue == Issue::kFifo ? 1 : 5;
-    EXPECT_EQ(board.edges(), 5 + war + 1);  // reads after the write, writes after them and it
-  }
-}
-
-TEST(Scoreboard, AWriterOnAThirdStreamWaitsForTheLastReaderOfEachOfTheOthers) {
-  Writing w;
-  const BufferId x = w.control();
-  for (const LaneId lane : {kFirst, kSecond, kFirst, kSecond, kFirst}) w.op(lane, {x}, {});
-  w.op(2, {}, {x});
-  auto board = board_with(w, {}, {kStream, kStream, kStream});
-  board.append(w.done());
-  const auto issue = [&](LaneId lane) {
-    const OpRef op = must_start(board, lane);
-    board.issued(op);
-    return op;
-  };
-  const OpRef a = issue(kFirst), b = issue(kSecond), c = issue(kFirst), d = issue(kSecond);
-  EXPECT_FALSE(board.has_next(2));
-  const OpRef e = issue(kFirst);
-  const OpRef writer = must_start(board, 2);
-  EXPECT_THAT(board.stream_waits(writer), ElementsAre(d, e));
-  for (const OpRef op : {a, c, e, b}) board.completed(op);
-  EXPECT_THAT(board.stream_waits(writer), ElementsAre(d));
-  board.completed(d);
-  EXPECT_TRUE(board.stream_waits(writer).empty());
-}
-
-TEST(Scoreboard, AReaderOnAStreamReplacesOneOfAProgramThatIsGone) {
-  auto residents = std::make_shared<Residents>();
-  const BufferId weight = residents->buffer({});
-  residents->seal();
-  Scoreboard board(residents, {}, {kStream, kHost});
-  const auto append = [&](LaneId lane, std::vector<BufferId> reads, std::vector<BufferId> writes) {
-    Writing w(residents);
-    w.op(lane, std::move(reads), std::move(writes));
-    board.append(w.done());
-  };
-  for (int i = 0; i < 3; ++i) {
-    append(kFirst, {weight}, {});
-    const OpRef reader = must_start(board, kFirst);
-    board.issued(reader);
-    if (i < 2) board.completed(reader);
-  }
-  append(kSecond, {}, {weight});
-  EXPECT_FALSE(board.has_next(kSecond));
-  board.completed({2, 0});
-  EXPECT_TRUE(board.has_next(kSecond));
 }
 
 TEST(Scoreboard, PersistentsHaveTheirSlotsForTheWholeRun) {

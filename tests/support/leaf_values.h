@@ -1,7 +1,8 @@
 /// What the ops of a random stream compute when it is run serially: the oracle of the property
 /// tests.
 ///
-/// Every leaf holds one number, and every op computes numbers from those it reads.
+/// Every leaf holds one number, and every op computes numbers from those it reads. An op whose
+/// predicate says no reads its record alone and writes nothing.
 #pragma once
 
 #include <cstdint>
@@ -43,10 +44,20 @@ inline std::vector<LeafPlace> leaf_places(const prefetch::BufferTable& table) {
   return places;
 }
 
+/// The leaf of a predicate's record that says whether its op does its work, and what it says.
+inline prefetch::LeafId deciding_leaf(const prefetch::Program& program,
+                                      const prefetch::Predicate& predicate) {
+  return program.table(predicate.record).leaves(predicate.record).begin;
+}
+inline bool lets_run(const prefetch::Predicate& predicate, std::uint64_t value) {
+  return (value >> predicate.field) % 2 == 1;
+}
+
 /// What the ops of a stream compute, and the persistents after it (by leaf).
 struct Results {
   std::vector<std::vector<std::uint64_t>> ops;
   std::vector<std::uint64_t> persistents;
+  std::size_t called_off = 0;  ///< ops whose predicate said no
   friend bool operator==(const Results&, const Results&) = default;
 };
 
@@ -64,8 +75,14 @@ inline Results expected(const RandomStream& stream) {
     std::vector<std::uint64_t>& values = results.ops.emplace_back();
     for (std::uint32_t i = 0; i < program.ops().size(); ++i) {
       std::uint64_t value = mix(instance, i);
-      for (const auto id : program.accesses(i).reads) value = mix(value, leaf(id));
-      for (const auto id : program.accesses(i).writes) leaf(id) = mix(value, id);
+      const auto& predicate = program.ops()[i].predicate;
+      if (predicate) value = mix(value, leaf(deciding_leaf(program, *predicate)));
+      if (!predicate || lets_run(*predicate, leaf(deciding_leaf(program, *predicate)))) {
+        for (const auto id : program.accesses(i).reads) value = mix(value, leaf(id));
+        for (const auto id : program.accesses(i).writes) leaf(id) = mix(value, id);
+      } else {
+        ++results.called_off;
+      }
       values.push_back(value);
     }
   }

@@ -2,6 +2,7 @@
 /// What an op computed says whether it ran at the right time and in the right place.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -60,11 +61,14 @@ class OpMemory {
     const auto& access = stream_.programs[ref.instance]->accesses(ref.index);
     Run& run = runs_[ref.instance][ref.index];
     if (std::exchange(run.state, State::kBegun) != State::kWaiting) complain("an op ran twice");
-    const Readings readings = read(ref, slot_of);
+    run.works = works(ref, slot_of);
+    const Readings readings = read(ref, run, slot_of);
     if (readings.poison) complain("an op read poison");
     run.value = readings.all;
     run.kept = readings.kept;
-    for (const auto leaf : access.writes) cell(ref, leaf, slot_of) = kPoison;
+    if (run.works) {
+      for (const auto leaf : access.writes) cell(ref, leaf, slot_of) = kPoison;
+    }
     begun_.fetch_add(1, std::memory_order_relaxed);
   }
 
@@ -73,11 +77,13 @@ class OpMemory {
   void end(prefetch::OpRef ref, SlotOf slot_of) {
     Run& run = runs_[ref.instance][ref.index];
     if (std::exchange(run.state, State::kEnded) != State::kBegun) complain("an op ended twice");
-    if (read(ref, slot_of).kept != run.kept) complain("what an op reads changed under it");
-    for (const auto leaf : stream_.programs[ref.instance]->accesses(ref.index).writes) {
-      std::uint64_t& target = cell(ref, leaf, slot_of);
-      if (target != kPoison) complain("two ops wrote one leaf at once");
-      target = mix(run.value, leaf);
+    if (read(ref, run, slot_of).kept != run.kept) complain("what an op reads changed under it");
+    if (run.works) {
+      for (const auto leaf : stream_.programs[ref.instance]->accesses(ref.index).writes) {
+        std::uint64_t& target = cell(ref, leaf, slot_of);
+        if (target != kPoison) complain("two ops wrote one leaf at once");
+        target = mix(run.value, leaf);
+      }
     }
     ended_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -102,7 +108,10 @@ class OpMemory {
     Results results;
     for (const auto& program : runs_) {
       auto& values = results.ops.emplace_back();
-      for (const Run& run : program) values.push_back(run.state == State::kEnded ? run.value : 0);
+      for (const Run& run : program) {
+        values.push_back(run.state == State::kEnded ? run.value : 0);
+        results.called_off += run.works ? 0 : 1;
+      }
     }
     for (const auto& [root, cell] : persistent_places_) {
       const auto pool = stream_.residents->info(root).pool;
@@ -118,6 +127,7 @@ class OpMemory {
   enum class State { kWaiting, kBegun, kEnded };
   struct Run {
     State state = State::kWaiting;
+    bool works = true;  // its predicate lets it
     std::uint64_t value = 0;
     std::uint64_t kept = 0;
   };
@@ -147,15 +157,28 @@ class OpMemory {
   }
 
   template <class SlotOf>
-  Readings read(prefetch::OpRef ref, SlotOf slot_of) {
-    const auto& access = stream_.programs[ref.instance]->accesses(ref.index);
+  bool works(prefetch::OpRef ref, SlotOf slot_of) {
+    const prefetch::Program& program = *stream_.programs[ref.instance];
+    const auto& predicate = program.ops()[ref.index].predicate;
+    return !predicate ||
+           lets_run(*predicate, cell(ref, deciding_leaf(program, *predicate), slot_of));
+  }
+
+  template <class SlotOf>
+  Readings read(prefetch::OpRef ref, const Run& run, SlotOf slot_of) {
+    const prefetch::Program& program = *stream_.programs[ref.instance];
+    const auto& access = program.accesses(ref.index);
     Readings readings{mix(ref.instance, ref.index), 0, false};
-    for (const auto leaf : access.reads) {
+    const auto take = [&](prefetch::LeafId leaf) {
       const std::uint64_t value = cell(ref, leaf, slot_of);
       readings.poison |= value == kPoison;
       readings.all = mix(readings.all, value);
-      if (!access.writes.contains(leaf)) readings.kept = mix(readings.kept, value);
+      if (!run.works || !access.writes.contains(leaf)) readings.kept = mix(readings.kept, value);
+    };
+    if (const auto& predicate = program.ops()[ref.index].predicate) {
+      take(deciding_leaf(program, *predicate));
     }
+    if (run.works) std::for_each(access.reads.begin(), access.reads.end(), take);
     return readings;
   }
 

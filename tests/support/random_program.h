@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <random>
 #include <string>
@@ -81,6 +82,25 @@ class StreamGenerator {
     std::vector<bool> written;
   };
 
+  struct Choice {
+    Made* made;
+    std::size_t part;  // as many as there are parts: the root
+
+    bool whole() const { return part == made->parts.size(); }
+    prefetch::BufferId id() const { return whole() ? made->id : made->parts[part]; }
+    bool written() const {
+      if (!whole()) return made->written[part];
+      return std::find(made->written.begin(), made->written.end(), false) == made->written.end();
+    }
+    void write() const {
+      if (whole()) {
+        made->written.assign(made->written.size(), true);
+      } else {
+        made->written[part] = true;
+      }
+    }
+  };
+
   void machine() {
     for (std::uint32_t i = 0, n = 1 + tape_.below(5); i < n; ++i) {
       const auto issue =
@@ -135,31 +155,36 @@ class StreamGenerator {
     op.where.segment = number;
     op.lane = tape_.below(static_cast<std::uint32_t>(stream_.lanes.size()));
     op.cost.bytes = 1 + tape_.below(40);
-    std::vector<std::pair<Made*, std::uint32_t>> writes;  // what, and which part
-    transients_.reserve(transients_.size() + 4);          // pointers stay good within one op
+    std::vector<Choice> writes;
+    transients_.reserve(transients_.size() + 5);  // pointers stay good within one op
+    bool rewrites = true;                         // what is written already, and nothing else
     for (std::uint32_t n = 1 + tape_.below(4); n > 0; --n) {
-      Made& made = pick(program);
-      const auto parts = static_cast<std::uint32_t>(made.parts.size());
-      const std::uint32_t part = parts - tape_.below(parts + 1);  // `parts` stands for the root
-      const prefetch::BufferId id = part == parts ? made.id : made.parts[part];
-      const bool readable = part == parts ? std::find(made.written.begin(), made.written.end(),
-                                                      false) == made.written.end()
-                                          : made.written[part];
+      const Choice choice = choose(program);
+      const bool readable = choice.written();
       const std::uint32_t how = tape_.below(3);  // write, read, update
-      if (how > 0 && readable) op.reads.push_back(id);
+      if (how > 0 && readable) op.reads.push_back(choice.id());
       if (how != 1 || !readable) {
-        op.writes.push_back(id);
-        writes.emplace_back(&made, part);
+        op.writes.push_back(choice.id());
+        writes.push_back(choice);
+        rewrites = rewrites && readable;
       }
     }
-    for (const auto& [made, part] : writes) {
-      if (part == made->parts.size()) {
-        made->written.assign(made->written.size(), true);
-      } else {
-        made->written[part] = true;
-      }
-    }
+    // An op that does nothing leaves what was there before: there must be something.
+    if (rewrites && tape_.below(4) > 0) op.predicate = predicate(program);
+    for (const Choice& choice : writes) choice.write();
     return op;
+  }
+
+  std::optional<prefetch::Predicate> predicate(prefetch::Program& program) {
+    const Choice record = choose(program);
+    if (!record.written() || program.info(record.id()).pool == prefetch::kNoPool) return {};
+    return prefetch::Predicate{record.id(), static_cast<std::uint16_t>(tape_.below(4))};
+  }
+
+  Choice choose(prefetch::Program& program) {
+    Made& made = pick(program);
+    const auto parts = static_cast<std::uint32_t>(made.parts.size());
+    return {&made, parts - tape_.below(parts + 1)};
   }
 
   /// Mostly something of a little while ago, as in a real step.

@@ -11,10 +11,11 @@
 
 namespace sluice::testing {
 
-inline rc::Gen<Tape> any_tape() {
+/// At most so many choices for each unit of RapidCheck's size, which goes up to 100.
+inline rc::Gen<Tape> any_tape(double choices = 12.0) {
   const auto choice = rc::gen::resize(100, rc::gen::arbitrary<std::uint16_t>());
-  const auto choices = rc::gen::scale(12.0, rc::gen::container<std::vector<std::uint16_t>>(choice));
-  return rc::gen::map(choices, [](std::vector<std::uint16_t> c) { return Tape(std::move(c)); });
+  const auto tape = rc::gen::scale(choices, rc::gen::container<std::vector<std::uint16_t>>(choice));
+  return rc::gen::map(tape, [](std::vector<std::uint16_t> c) { return Tape(std::move(c)); });
 }
 
 }  // namespace sluice::testing
