@@ -39,7 +39,9 @@ std::uint64_t most_work(const schedule::Setup& setup, std::int64_t evaluation_ba
   constexpr std::uint64_t kPerChunk = 48;  // first values, state, update, publishing, saving
   constexpr std::uint64_t kPerUse = 24;    // a segment in one micro-batch: its fetch, its gradient
   constexpr std::uint64_t kPerForward = 32;  // a block in one micro-batch: there and back
-  constexpr std::uint64_t kGradients = 2;    // times that a gradient is named whole per micro-batch
+  constexpr std::uint64_t kPerUseOnly = 8;   // the same two where it goes there only: to evaluate
+  constexpr std::uint64_t kPerForwardOnly = 10;
+  constexpr std::uint64_t kGradients = 2;  // times that a gradient is named whole per micro-batch
 
   const auto micro_batches = static_cast<std::uint64_t>(setup.micro_batches);
   const auto batches = static_cast<std::uint64_t>(evaluation_batches);
@@ -56,9 +58,10 @@ std::uint64_t most_work(const schedule::Setup& setup, std::int64_t evaluation_ba
         static_cast<std::uint64_t>(schedule::gradient_route(setup, static_cast<int>(s)).uses);
     work += kPerChunk * chunks;
     work += uses * chunks * (weights + kGradients * micro_batches);
-    work += uses * kPerUse * (micro_batches + batches);
+    work += uses * (kPerUse * micro_batches + kPerUseOnly * batches);
   }
-  return work + kPerForward * setup.model.blocks.size() * (micro_batches + batches);
+  return work +
+         setup.model.blocks.size() * (kPerForward * micro_batches + kPerForwardOnly * batches);
 }
 
 }  // namespace sluice::plan

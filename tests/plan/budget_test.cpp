@@ -78,7 +78,7 @@ TEST(Budget, KnowsBeforeADraftIsWrittenHowLongItGetsAtMost) {
   for (Placement placement : all_placements()) {
     for (const std::int64_t micro_batches : {1, 3, 20}) {
       for (const std::int64_t sweep : {1, 7, 20}) {
-        for (const std::int64_t evaluation_batches : {0, 9}) {
+        for (const std::int64_t evaluation_batches : {0, 9, 200}) {
           auto setup = setup_of(placement);
           setup.micro_batches = micro_batches;
           setup.sweep = std::min(sweep, micro_batches);

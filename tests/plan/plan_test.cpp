@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "engine/plan/rates.h"
@@ -187,6 +189,17 @@ TEST_P(EveryPlan, IsHardlySlowerWithMoreMemory) {
   }
 }
 
+/// A step names one batch; two steps are in flight.
+TEST(Plan, WithMemoryToSpareLoadsTheNextBatchDuringTheStep) {
+  const auto setup = setup_of({.micro_batches = 1});
+  plan::Rates rates;
+  rates.op_s = 1e-6;
+  rates.compute[schedule::OpId::kLoadBatch] = {0, 0, 1};
+  rates.compute[schedule::OpId::kHeadTrain] = {0, 0, 1};
+  const auto cost = plan::cost_model(rates, schedule::make_lanes());
+  EXPECT_LT(plan::make_plan(setup, kPlenty, 0, cost).forecast.step_s, 1.1);
+}
+
 TEST(Plan, BelowWhatItWantsGivesSlotsWhereTheyShortenTheStep) {
   const auto setup = setup_of({});
   const Plan most = make_plan(setup, kPlenty);
@@ -311,6 +324,37 @@ TEST(Plan, CutsTheChunksOfAutoSoThatTheyFit) {
   EXPECT_GT(smaller.setup.chunks[0].size(), setup.chunks[0].size());
 }
 
+/// With large chunks where ops are slow; with small ones where there is room for one large chunk
+/// only.
+TEST(Plan, CutsTheChunksOfAutoSoThatTheStepIsShortest) {
+  plan::Rates slow_ops;
+  slow_ops.op_s = 1;
+  Limits tight = kPlenty;
+  tight.tiers[index(Tier::kCpu)] =
+      require_minimum(schedule::with_chunks(wide_setup(), 32_MiB), kPlenty, 0)[index(Tier::kCpu)];
+  plan::Rates slow_bytes;
+  slow_bytes.nvme_read = slow_bytes.nvme_write = {1e6, 2e6};
+  slow_bytes.adam = 1e6;
+  slow_bytes.op_s = 1e-6;
+  std::vector<Bytes> chosen;
+  for (const auto& [rates, limits] : {std::pair{slow_ops, kPlenty}, {slow_bytes, tight}}) {
+    const auto cost = plan::cost_model(rates, schedule::make_lanes());
+    const auto plan_with = [&, &within = limits](std::optional<Bytes> size) {
+      return plan::make_plan(schedule::with_chunks(wide_setup(), size), within, 0, cost);
+    };
+    std::vector<double> steps;
+    for (const Bytes size : {32_MiB, 16_MiB, 8_MiB, 4_MiB}) {
+      steps.push_back(plan_with(size).forecast.step_s);
+    }
+    const auto [best, worst] = std::ranges::minmax(steps);
+    ASSERT_GT(worst, best * 1.1) << "all sizes are alike: this shows nothing";
+    const Plan p = plan_with(std::nullopt);
+    EXPECT_LE(p.forecast.step_s, best * 1.02);
+    chosen.push_back(*p.setup.homes.sub_group_size);
+  }
+  EXPECT_GT(chosen.front(), chosen.back());
+}
+
 TEST(Plan, KeepsTheChunksThatTheFileGives) {
   auto setup = wide_setup();
   setup.homes.sub_group_size = 32_MiB;
@@ -335,6 +379,33 @@ TEST(Plan, HasAnEvaluationOnlyWhenAskedAndKeepsASlotForEachOfItsLosses) {
   EXPECT_LT(without.catalog.pools[records].slots, 51U);
 }
 
+/// What a kept layer takes is not there for running ahead. Here it saves nothing, and an op of each
+/// layer takes as long as its gradient's way to the host.
+TEST(Plan, LetsNoLayerKeepItsForwardWhereThatMakesTheStepLonger) {
+  const auto setup = setup_of({.param = ParamHome::kNone, .micro_batches = 3});
+  plan::Rates rates;
+  rates.copy = 1e6;
+  rates.op_s = 1e-6;
+  for (const auto id : {schedule::OpId::kLayerBackward, schedule::OpId::kLayerBackwardKept}) {
+    rates.compute[id] = {0, 0, 0.1};
+  }
+  const auto cost = plan::cost_model(rates, schedule::make_lanes());
+  auto told = setup;
+  told.homes.recompute = schedule::Recompute::kEveryLayer;
+  auto all = setup;
+  all.kept_layers = setup.model.decoder.layers;
+  const Bytes least = require_minimum(all, kPlenty, 0)[index(Tier::kGpu)];
+  bool any = false;  // keeping them would cost time
+  for (const Bytes more : {0_KiB, 64_KiB, 128_KiB, 192_KiB, 256_KiB}) {
+    Limits limits = kPlenty;
+    limits.tiers[index(Tier::kGpu)] = least + more;
+    const double without = plan::make_plan(told, limits, 0, cost).forecast.step_s;
+    any = any || plan::make_plan(all, limits, 0, cost).forecast.step_s > without * 1.05;
+    EXPECT_LE(plan::make_plan(setup, limits, 0, cost).forecast.step_s, without * 1.02);
+  }
+  EXPECT_TRUE(any) << "running ahead is worth nothing here: this shows nothing";
+}
+
 TEST(Plan, LetsAsManyLayersKeepTheirForwardAsFitTheDevice) {
   const auto setup = setup_of({.param = ParamHome::kNone, .micro_batches = 1});
   const std::int64_t layers = setup.model.decoder.layers;
@@ -346,6 +417,7 @@ TEST(Plan, LetsAsManyLayersKeepTheirForwardAsFitTheDevice) {
   };
   const Plan most = make_plan(setup, kPlenty);
   EXPECT_EQ(most.setup.kept_layers, layers);
+  EXPECT_EQ(most.minimum, require_minimum(setup, kPlenty, 0)) << "it could keep none";
 
   auto two = setup;
   two.kept_layers = 2;

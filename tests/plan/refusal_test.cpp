@@ -262,6 +262,11 @@ TEST(Refusal, OfWhatNoPlacementFitsSaysWhatTheSmallestOneLacks) {
   limits = kPlenty;
   limits.tiers[index(Tier::kNvme)] = limits.tiers[index(Tier::kCpu)] = 64_KiB;
   EXPECT_THAT(refusal(setup_of({}), limits), HasSubstr("no placement fits"));
+  limits.tiers[index(Tier::kCpu)] = require_minimum(setup_of({}), kPlenty, 0)[index(Tier::kCpu)];
+  EXPECT_THAT(
+      refusal(setup_of({}), limits),
+      HasSubstr("raise tiers.nvme.limit, or free space there or name more tiers.nvme.paths\n"
+                "no placement fits"));
 }
 
 }  // namespace

@@ -123,5 +123,20 @@ TEST(Sweep, OfAnotherPlacementIsItsOwn) {
   }
 }
 
+TEST(Sweep, OfAPlacementWhoseWeightsStayIsOne) {
+  // Streamed weights do not fit the cpu tier: what is suggested keeps them, and one micro-batch's
+  // activations at a time.
+  const Limits limits = just(require_minimum(
+      setup_of({.param = ParamHome::kNone, .gradient = GradientHome::kNone, .micro_batches = 16}),
+      kPlenty, 0));
+  try {
+    require_minimum(setup_of({.micro_batches = 16}), limits, 0);
+    FAIL() << "it was accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("offload_param.device: none"),
+                                               ::testing::HasSubstr("which fits")));
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing
