@@ -8,7 +8,7 @@ cmake_minimum_required(VERSION 3.24)
 # include path (regex) -> rooms; all others are refused.
 set(libraries torch io_uring tbb xsimd yaml cli spdlog cuda)
 set(torch_path "^(torch|ATen|c10|caffe2)/")
-set(torch_rooms tensor comm model train app)
+set(torch_rooms tensor comm model compute app)
 set(io_uring_path "^(liburing|libaio)")
 set(io_uring_rooms nvme)
 set(tbb_path "^(oneapi/)?tbb/")
