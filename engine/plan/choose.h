@@ -26,7 +26,7 @@ struct Terms {
   Budget& budget;
 };
 
-/// nullopt: the budget does not afford a single draft. Throws kBudget when nothing fits.
+/// nullopt: the budget does not afford to find out what fits. Throws kBudget when nothing does.
 std::optional<Candidate> decide(const schedule::Setup& open, const Terms& terms);
 
 }  // namespace sluice::plan

@@ -129,7 +129,7 @@ std::optional<Plan> smallest_draft(const Setup& setup, const Limits& limits,
   for (const Setup& choice : chunk_choices(setup, evaluation_batches)) {
     auto draft =
         write_draft(sweep_choices(choice, evaluation_batches).back(), evaluation_batches, budget);
-    if (!draft) break;
+    if (!draft) return std::nullopt;
     draft->limits = limits;
     smallest = std::move(draft);
     if (missing(*smallest, limits) == 0) break;

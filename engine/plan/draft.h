@@ -30,7 +30,7 @@ std::vector<schedule::Setup> sweep_choices(const schedule::Setup& setup,
                                            std::int64_t evaluation_batches);
 
 /// With the fewest micro-batches together, the first choice of chunks that fits; else the last,
-/// which lacks something. nullopt: the budget affords none.
+/// which lacks something. nullopt: the budget does not afford to find out.
 std::optional<Plan> smallest_draft(const schedule::Setup& setup, const Limits& limits,
                                    std::int64_t evaluation_batches, Budget& budget);
 

@@ -36,7 +36,6 @@ std::vector<Setup> alternatives(const Setup& setup) {
           other.homes.offload_activation = activation;
           if (other.homes.recompute == Recompute::kNone) other.homes.recompute = Recompute::kAuto;
           other.kept_layers = 0;
-          other.sweep = other.streams_params() ? other.micro_batches : 1;
           all.push_back(std::move(other));
         }
       }
@@ -80,7 +79,6 @@ std::vector<Setup> cuts_of(const Setup& setup, std::int64_t evaluation_batches) 
   }
   std::erase_if(
       cuts, [&](const Setup& cut) { return most_work(cut, evaluation_batches) > kLongestDraft; });
-  for (Setup& cut : cuts) cut = sweep_choices(cut, evaluation_batches).back();
   return cuts;
 }
 

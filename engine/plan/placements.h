@@ -16,9 +16,9 @@ struct Search {
   bool complete = true;         ///< the budget afforded all of them
 };
 
-/// Looks at every other placement of a draft that its limits cannot hold, with the fewest
-/// micro-batches together; with the draft's chunks, and with small ones if it needs them and there
-/// are not too many.
+/// Looks at every other placement of a draft that its limits cannot hold: with as few micro-batches
+/// together as the draft has; with its chunks, and with small ones if it needs them and there are
+/// not too many.
 Search search(const Plan& draft, std::int64_t evaluation_batches, Budget& budget);
 
 /// The settings in which two placements differ, as they stand in the file:

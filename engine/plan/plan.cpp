@@ -90,7 +90,7 @@ Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation
   Budget budget(most_work);
   const Terms terms{limits, evaluation_batches, cost, budget};
   std::optional<Candidate> chosen = decide(setup, terms);
-  SLUICE_CHECK(chosen, kLogic, "planning has no budget for a single draft");
+  SLUICE_CHECK(chosen, kLogic, "the budget of the plan does not afford its drafts");
   Forecast expected = forecast(*chosen, setup, terms);
   Plan plan = std::move(*chosen->draft);
   plan.forecast = std::move(expected);

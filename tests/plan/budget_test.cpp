@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "engine/plan/draft.h"
+#include "engine/plan/refusal.h"
 #include "engine/plan/slots.h"
 #include "engine/shape/presets.h"
 #include "tests/plan/plans.h"
@@ -165,6 +166,34 @@ TEST(Budget, LeftForDraftsButNotForTheirStepsKeepsNoLayer) {
   ASSERT_GT(work, 3 * writing) << "the drafts that keep layers are not even written";
   const Plan p = plan::make_plan(setup, kPlenty, 0, slow_machine(), work);
   EXPECT_EQ(p.setup.kept_layers, 0);
+  EXPECT_GT(p.forecast.step_s, 0) << "one look at what was decided";
+  ASSERT_FALSE(p.forecast.offers.empty());
+  for (const plan::Offer& offer : p.forecast.offers) {
+    EXPECT_FALSE(offer.step_s) << "nobody knows what more memory would buy";
+  }
+}
+
+TEST(Budget, ThatEndsBeforeAllChunksWereTriedSaysNothingOfWhatFits) {
+  const auto setup = large(2, 512, ParamHome::kCpu, 1);
+  const auto choices = plan::chunk_choices(setup, 0);
+  ASSERT_GT(choices.size(), 1U);
+  const Limits nothing = just({0, 0, 0});
+  Budget one(plan::most_work(choices.front(), 0));
+  EXPECT_FALSE(plan::smallest_draft(setup, nothing, 0, one));
+  Budget all(plan::kPlanningWork);
+  EXPECT_TRUE(plan::smallest_draft(setup, nothing, 0, all));
+}
+
+TEST(Budget, ThatEndsBeforeAllPlacementsWereTriedLeavesOpenWhetherOneFits) {
+  Budget enough(plan::kPlanningWork);
+  const auto draft = plan::smallest_draft(setup_of({}), just({0, 0, 0}), 0, enough);
+  const auto all = plan::refusal(*draft, 0, enough);
+  EXPECT_FALSE(all.another_may_fit);
+  EXPECT_THAT(all.error.what(), ::testing::HasSubstr("no placement fits"));
+  Budget few(4 * plan::most_work(setup_of({}), 0));
+  const auto some = plan::refusal(*draft, 0, few);
+  EXPECT_TRUE(some.another_may_fit);
+  EXPECT_THAT(some.error.what(), ::testing::HasSubstr("not every placement was looked at"));
 }
 
 }  // namespace

@@ -189,9 +189,9 @@ TEST_P(EveryPlan, IsHardlySlowerWithMoreMemory) {
   }
 }
 
-/// A step names one batch; two steps are in flight.
+/// A step names one batch, whose slot it uses to its end; two steps are in flight.
 TEST(Plan, WithMemoryToSpareLoadsTheNextBatchDuringTheStep) {
-  const auto setup = setup_of({.micro_batches = 1});
+  const auto setup = setup_of({.sharing = Sharing::kUnified, .micro_batches = 1});
   plan::Rates rates;
   rates.op_s = 1e-6;
   rates.compute[schedule::OpId::kLoadBatch] = {0, 0, 1};
