@@ -19,9 +19,9 @@ void check_options(const Options& options) {
                kConfig,
                fmt::format("aio.block_size: {} is not possible; use a multiple of {} up to 1 GiB",
                            options.block_size, format_bytes(kAlignment)));
-  SLUICE_CHECK(
-      options.queue_depth >= 1 && options.queue_depth <= 4096, kConfig,
-      fmt::format("aio.queue_depth: {} is not possible; use 1 to 4096", options.queue_depth));
+  SLUICE_CHECK(options.queue_depth >= 1 && options.queue_depth <= kMaxQueueDepth, kConfig,
+               fmt::format("aio.queue_depth: {} is not possible; use 1 to {}", options.queue_depth,
+                           kMaxQueueDepth));
   SLUICE_CHECK(
       !options.threads || (*options.threads >= 1 && *options.threads <= 1024), kConfig,
       fmt::format("aio.threads: {} is not possible; use 1 to 1024", options.threads.value_or(0)));

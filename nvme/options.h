@@ -20,6 +20,8 @@ enum class Direct : std::uint8_t {
   kFalse  ///< through the page cache
 };
 
+inline constexpr unsigned kMaxQueueDepth = 4096;
+
 struct Options {
   Engine engine = Engine::kAuto;
   Direct direct = Direct::kAuto;

@@ -12,10 +12,22 @@ namespace sluice {
 enum class DType : std::uint8_t { kF32, kBf16 };
 
 constexpr Bytes size_of(DType t) {
-  return t == DType::kF32 ? 4 : 2;
+  switch (t) {
+    case DType::kF32:
+      return 4;
+    case DType::kBf16:
+      return 2;
+  }
+  return 0;
 }
 constexpr std::string_view name_of(DType t) {
-  return t == DType::kF32 ? "fp32" : "bf16";
+  switch (t) {
+    case DType::kF32:
+      return "fp32";
+    case DType::kBf16:
+      return "bf16";
+  }
+  return {};
 }
 
 /// The upper half of a float; converted with round to nearest, ties to even; NaN stays NaN.

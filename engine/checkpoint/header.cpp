@@ -104,7 +104,13 @@ std::uint64_t Entry::numel() const {
 }
 
 std::string_view dtype_name(DType dtype) {
-  return dtype == DType::kF32 ? "F32" : "BF16";
+  switch (dtype) {
+    case DType::kF32:
+      return "F32";
+    case DType::kBf16:
+      return "BF16";
+  }
+  return {};
 }
 
 std::optional<DType> dtype_of(std::string_view name) {

@@ -15,6 +15,17 @@ namespace {
 
 // Converted at a time: small enough for a cache, large enough for a disk.
 constexpr std::size_t kStagingElems = 256 * 1024;
+
+/// As config.json spells it.
+const char* name_in_config(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "float32";
+    case DType::kBf16:
+      return "bfloat16";
+  }
+  return "";
+}
 // Room for config.json, the index and the file system's own needs.
 constexpr Bytes kSpareSpace = 1_MiB;
 
@@ -166,7 +177,7 @@ std::string Writer::config_text() const {
   nlohmann::json config = shape::to_config_json(decoder_);
   // Version 5 of transformers reads the first, version 4 the second.
   for (const char* key : {"dtype", "torch_dtype"}) {
-    config[key] = dtype_ == DType::kF32 ? "float32" : "bfloat16";
+    config[key] = name_in_config(dtype_);
   }
   return config.dump(2) + "\n";
 }

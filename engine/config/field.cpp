@@ -302,7 +302,7 @@ std::vector<Field> machine_fields() {
           &C::aio, &A::direct),
       key("aio.block_size", auto_is(A{}.block_size, size(4_KiB, 1_GiB, 4_KiB)),
           "Bytes per request to a drive", &C::aio, &A::block_size),
-      key("aio.queue_depth", auto_is(A{}.queue_depth, integer<unsigned>(1, 4096)),
+      key("aio.queue_depth", auto_is(A{}.queue_depth, integer<unsigned>(1, nvme::kMaxQueueDepth)),
           "How many requests are under way at a time", &C::aio, &A::queue_depth),
       also(key("aio.threads", or_auto(integer<unsigned>(1, 1024)),
                "How many threads the engine threads has", &C::aio, &A::threads),

@@ -8,6 +8,8 @@
 
 #include <utility>
 
+#include "engine/base/error.h"
+
 namespace sluice::model {
 namespace {
 
@@ -22,20 +24,30 @@ Linear make_linear(const shape::Decoder& d, Role weight, Role bias) {
   return {d.linear, weight, d.mlp_bias ? std::optional(bias) : std::nullopt};
 }
 
-const char* approximation(Activation activation) {
-  return activation == Activation::kGeluTanh ? "tanh" : "none";
-}
-
 at::Tensor activate(Activation activation, const at::Tensor& x) {
-  return activation == Activation::kSilu ? at::silu(x) : at::gelu(x, approximation(activation));
+  switch (activation) {
+    case Activation::kSilu:
+      return at::silu(x);
+    case Activation::kGelu:
+      return at::gelu(x, "none");
+    case Activation::kGeluTanh:
+      return at::gelu(x, "tanh");
+  }
+  throw Error(Errc::kLogic, "an activation of no kind");
 }
 
 // In place: `dy` becomes the gradient of `x`.
 void activate_backward(Activation activation, at::Tensor& dy, const at::Tensor& x) {
-  if (activation == Activation::kSilu) {
-    at::silu_backward_out(dy, dy, x);
-  } else {
-    at::gelu_backward_out(dy, dy, x, approximation(activation));
+  switch (activation) {
+    case Activation::kSilu:
+      at::silu_backward_out(dy, dy, x);
+      return;
+    case Activation::kGelu:
+      at::gelu_backward_out(dy, dy, x, "none");
+      return;
+    case Activation::kGeluTanh:
+      at::gelu_backward_out(dy, dy, x, "tanh");
+      return;
   }
 }
 

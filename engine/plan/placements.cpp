@@ -57,19 +57,6 @@ double traffic(const Plan& draft) {
   return bytes;
 }
 
-const char* word(ParamHome home) {
-  return home == ParamHome::kNone ? "none" : home == ParamHome::kCpu ? "cpu" : "nvme";
-}
-const char* word(GradientHome home) {
-  return home == GradientHome::kNone ? "none" : "cpu";
-}
-const char* word(OptimizerHome home) {
-  return home == OptimizerHome::kCpu ? "cpu" : "nvme";
-}
-const char* word(ActivationHome home) {
-  return home == ActivationHome::kNone ? "none" : home == ActivationHome::kCpu ? "cpu" : "nvme";
-}
-
 /// One placement, with the chunks that it has and with small ones.
 std::vector<Setup> cuts_of(const Setup& setup, std::int64_t evaluation_batches) {
   std::vector<Setup> cuts = {setup};
@@ -112,7 +99,7 @@ std::vector<std::string> settings(const schedule::Options& from, const schedule:
   std::vector<std::string> lines;
   const auto differ = [&](const char* name, const auto& a, const auto& b) {
     if (a == b) return;
-    lines.push_back(fmt::format("zero_optimization.{}.device: {}", name, word(b)));
+    lines.push_back(fmt::format("zero_optimization.{}.device: {}", name, schedule::name_of(b)));
   };
   differ("offload_param", from.offload_param, to.offload_param);
   differ("offload_gradient", from.offload_gradient, to.offload_gradient);

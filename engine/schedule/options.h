@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "engine/base/units.h"
 
@@ -13,6 +14,48 @@ enum class ParamHome : std::uint8_t { kNone, kCpu, kNvme };
 enum class GradientHome : std::uint8_t { kNone, kCpu };
 enum class OptimizerHome : std::uint8_t { kCpu, kNvme };
 enum class ActivationHome : std::uint8_t { kNone, kCpu, kNvme };
+
+/// As a run file spells them.
+constexpr std::string_view name_of(ParamHome home) {
+  switch (home) {
+    case ParamHome::kNone:
+      return "none";
+    case ParamHome::kCpu:
+      return "cpu";
+    case ParamHome::kNvme:
+      return "nvme";
+  }
+  return {};
+}
+constexpr std::string_view name_of(GradientHome home) {
+  switch (home) {
+    case GradientHome::kNone:
+      return "none";
+    case GradientHome::kCpu:
+      return "cpu";
+  }
+  return {};
+}
+constexpr std::string_view name_of(OptimizerHome home) {
+  switch (home) {
+    case OptimizerHome::kCpu:
+      return "cpu";
+    case OptimizerHome::kNvme:
+      return "nvme";
+  }
+  return {};
+}
+constexpr std::string_view name_of(ActivationHome home) {
+  switch (home) {
+    case ActivationHome::kNone:
+      return "none";
+    case ActivationHome::kCpu:
+      return "cpu";
+    case ActivationHome::kNvme:
+      return "nvme";
+  }
+  return {};
+}
 
 /// Which layers run their forward again in backward.
 enum class Recompute : std::uint8_t {

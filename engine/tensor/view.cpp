@@ -9,7 +9,13 @@
 namespace sluice::tensor {
 
 at::ScalarType scalar_type(DType dtype) {
-  return dtype == DType::kF32 ? at::kFloat : at::kBFloat16;
+  switch (dtype) {
+    case DType::kF32:
+      return at::kFloat;
+    case DType::kBf16:
+      return at::kBFloat16;
+  }
+  throw Error(Errc::kLogic, "no such dtype");
 }
 
 at::Tensor view(void* data, at::IntArrayRef sizes, DType dtype) {
