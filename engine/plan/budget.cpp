@@ -30,7 +30,7 @@ std::uint64_t work_of(const Plan& draft) {
 }
 
 std::uint64_t work_of_trial(const Plan& draft) {
-  return kSimulated * prefetch::kSteadySteps * work_of(*draft.programs.step);
+  return prefetch::kSteadySteps * work_of(*draft.programs.step);
 }
 
 std::uint64_t most_work(const schedule::Setup& setup, std::int64_t evaluation_batches) {

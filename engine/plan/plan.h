@@ -89,7 +89,7 @@ void require_any_placement(const schedule::Setup& setup, const Limits& limits,
 
 /// Units of work that one plan may take, all its drafts, simulated steps and offers together: ten
 /// seconds. Counted, so that a plan does not depend on how busy the machine is.
-inline constexpr std::uint64_t kPlanningWork = 80'000'000;
+inline constexpr std::uint64_t kPlanningWork = 50'000'000;
 
 /// Throws  as require_minimum()
 Plan make_plan(const schedule::Setup& setup, const Limits& limits, std::int64_t evaluation_batches,

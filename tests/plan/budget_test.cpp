@@ -52,7 +52,7 @@ TEST(Budget, OfASimulatedStepIsTakenForEachNewTrialUntilTheShareIsSpent) {
   const auto draft = plan::write_draft(setup_of({}), 0, budget);
   const auto cost = slow_machine();
   const std::uint64_t each = plan::work_of_trial(*draft);
-  EXPECT_EQ(each, 2 * prefetch::kSteadySteps * plan::work_of(*draft->programs.step));
+  EXPECT_EQ(each, prefetch::kSteadySteps * plan::work_of(*draft->programs.step));
   const std::uint64_t before = budget.left();
   plan::Trials trials(*draft, cost, budget, 3 * each - 1);
   EXPECT_EQ(trials.left(), 2U);
@@ -139,15 +139,15 @@ TEST_P(Large, IsPlannedWithinAnyBudgetThatWritesIt) {
 TEST_P(Large, IsDecidedByRuleWhereNothingCanBeSimulated) {
   const schedule::Setup& setup = GetParam();
   const auto chunks = plan::chunk_choices(setup, 0);
-  std::uint64_t drafts = 0;  // of all that may be written, in full; less than one simulated step
   const auto sweeps = plan::sweep_choices(chunks.front(), 0);
-  drafts = plan::most_work(sweeps.back(), 0);
+  std::uint64_t drafts = plan::most_work(sweeps.back(), 0);  // of those that are written
   if (sweeps.size() > 1) drafts += plan::most_work(sweeps.front(), 0);
   const Plan p = plan::make_plan(setup, kPlenty, 0, slow_machine(), drafts);
   EXPECT_EQ(p.setup.kept_layers, 0);
   EXPECT_EQ(p.setup.sweep, setup.sweep);
   EXPECT_EQ(p.setup.chunks, chunks.front().chunks);
-  EXPECT_EQ(p.forecast.step_s, 0) << "a step was simulated";
+  ASSERT_LT(drafts / 8, plan::work_of_trial(p))
+      << "an eighth of it is a share: something was tried";
   bool more = false;
   for (std::size_t i = 0; i < p.catalog.pools.size(); ++i) {
     more = more || p.catalog.pools[i].slots > p.minimum_slots[i];
