@@ -18,6 +18,7 @@ namespace {
 using prefetch::Op;
 using prefetch::Tier;
 using schedule::LaneKind;
+using schedule::Operand;
 using schedule::OpId;
 
 using Programs = EveryPlacement;
@@ -121,15 +122,54 @@ TEST_P(Programs, ComputeOnTheDeviceFromMemoryThatItReaches) {
   for (const auto& program : run.programs()) {
     for (const Op& op : program->ops()) {
       if (op.lane != schedule::lane_of(LaneKind::kCompute)) continue;
-      for (const auto& list : {op.reads, op.writes}) {
-        for (const auto id : list) {
-          const auto& pool = run.catalog.pools[program->info(id).pool];
-          // Losses and norms are small numbers that the device writes to host memory itself.
-          const bool small = program->info(id).tag == prefetch::MemoryTag::kControl;
-          const bool reached = pool.tier == Tier::kGpu || !GetParam().separate() || small;
-          EXPECT_TRUE(reached) << describe(op) << " names " << pool.name;
-        }
+      const auto expect_reached = [&](prefetch::BufferId id) {
+        const auto& pool = run.catalog.pools[program->info(id).pool];
+        EXPECT_TRUE(pool.tier == Tier::kGpu || !GetParam().separate())
+            << describe(op) << " names " << pool.name;
+      };
+      EXPECT_FALSE(op.predicate) << describe(op);
+      std::ranges::for_each(op.reads, expect_reached);
+      for (std::size_t n = 0; n < op.writes.size(); ++n) {
+        // Small numbers that the device writes to host memory itself, and nothing reads there.
+        const Operand name = schedule::write_name(op, n);
+        if (name != Operand::kLoss && name != Operand::kNorms) expect_reached(op.writes[n]);
       }
+    }
+  }
+}
+
+TEST_P(Programs, KeepTheHostsLanesOffTheDevicesMemory) {
+  if (!GetParam().separate()) return;
+  const Written run(GetParam());
+  for (const auto& program : run.programs()) {
+    for (const Op& op : program->ops()) {
+      const bool host = op.lane == schedule::lane_of(LaneKind::kCpu) ||
+                        op.lane == schedule::lane_of(LaneKind::kData) ||
+                        op.lane == schedule::lane_of(LaneKind::kControl);
+      const auto tier = [&](prefetch::BufferId id) {
+        return run.catalog.pools[program->info(id).pool].tier;
+      };
+      // Whoever runs the op, the host decides whether it does its work.
+      EXPECT_TRUE(!op.predicate || tier(op.predicate->record) == Tier::kCpu) << describe(op);
+      for (const auto& list : {op.reads, op.writes}) {
+        for (const auto id : list) EXPECT_TRUE(!host || tier(id) != Tier::kGpu) << describe(op);
+      }
+    }
+  }
+}
+
+TEST_P(Programs, CopyBetweenTheTwoEndsOfTheLink) {
+  const Written run(GetParam());
+  for (const auto& program : run.programs()) {
+    for (const Op& op : program->ops()) {
+      const bool to_device = op.lane == schedule::lane_of(LaneKind::kHostToDevice);
+      const bool to_host = op.lane == schedule::lane_of(LaneKind::kDeviceToHost);
+      if (!to_device && !to_host) continue;
+      const auto tier = [&](Operand name) {
+        return run.catalog.pools[program->info(schedule::buffer_of(op, name)).pool].tier;
+      };
+      EXPECT_EQ(tier(Operand::kSource), to_device ? Tier::kCpu : Tier::kGpu) << describe(op);
+      EXPECT_EQ(tier(Operand::kTarget), to_device ? Tier::kGpu : Tier::kCpu) << describe(op);
     }
   }
 }
@@ -227,25 +267,6 @@ TEST(OnePlacement, AStepBeforeInitIsRefused) {
     prefetch::serial_minimum(*run.step, run.catalog.pools, schedule::make_lanes(), nothing);
   });
   EXPECT_EQ(error.code, Errc::kLogic);
-}
-
-TEST(Vocabulary, EveryKindOfOpHasItsOwnIdAndName) {
-  std::set<std::string> names;
-  for (std::uint16_t i = 0; i < static_cast<std::uint16_t>(OpId::kCount); ++i) {
-    const auto kind = schedule::kind_of(static_cast<OpId>(i));
-    EXPECT_EQ(kind.id, i);
-    names.insert(kind.name);
-  }
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(OpId::kCount));
-}
-
-TEST(Vocabulary, LanesAreNamedAfterTheirKinds) {
-  const auto lanes = schedule::make_lanes();
-  EXPECT_EQ(lanes[schedule::lane_of(LaneKind::kCompute)].name, "compute");
-  EXPECT_EQ(lanes[schedule::lane_of(LaneKind::kDeviceToHost)].name, "d2h");
-  EXPECT_EQ(lanes[schedule::lane_of(LaneKind::kNvmeWrite)].name, "nvme-write");
-  EXPECT_EQ(lanes[schedule::lane_of(LaneKind::kControl)].name, "control");
-  EXPECT_EQ(lanes.size(), static_cast<std::size_t>(LaneKind::kControl) + 1);
 }
 
 }  // namespace
