@@ -46,10 +46,13 @@ bool better(const Candidate& a, const Candidate& b) {
 Candidate with_best_sweep(Plan smallest, std::int64_t most, const Terms& terms) {
   Setup open = smallest.setup;
   open.sweep = most;
+  const std::int64_t least = smallest.setup.sweep;
+  std::optional<Plan> written = std::move(smallest);  // once is enough
   std::optional<Candidate> best;
   for (const Setup& choice : sweep_choices(open, terms.evaluation_batches)) {
-    auto next = choice.sweep == smallest.setup.sweep ? with_slots(std::move(smallest), terms)
-                                                     : candidate(choice, terms);
+    auto next = choice.sweep == least && written
+                    ? with_slots(*std::exchange(written, std::nullopt), terms)
+                    : candidate(choice, terms);
     if (!next) continue;
     if (best && !better(*next, *best)) break;
     best = std::move(next);
