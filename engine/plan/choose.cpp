@@ -46,15 +46,17 @@ bool better(const Candidate& a, const Candidate& b) {
 Candidate with_best_sweep(Plan smallest, std::int64_t most, const Terms& terms) {
   Setup open = smallest.setup;
   open.sweep = most;
+  auto choices = sweep_choices(open, terms.evaluation_batches);
+  choices.pop_back();  // the smallest, which is written
   std::optional<Candidate> best;
-  for (const Setup& choice : sweep_choices(open, terms.evaluation_batches)) {
-    auto next = choice.sweep == smallest.setup.sweep ? with_slots(std::move(smallest), terms)
-                                                     : candidate(choice, terms);
+  for (const Setup& choice : choices) {
+    auto next = candidate(choice, terms);
     if (!next) continue;
-    if (best && !better(*next, *best)) break;
+    if (best && !better(*next, *best)) return std::move(*best);
     best = std::move(next);
   }
-  return std::move(*best);
+  Candidate last = with_slots(std::move(smallest), terms);
+  return !best || better(last, *best) ? std::move(last) : std::move(*best);
 }
 
 /// The preferred chunks that fit are there already; those behind them may be better.

@@ -118,7 +118,7 @@ std::vector<std::string> settings(const schedule::Options& from, const schedule:
   differ("offload_gradient", from.offload_gradient, to.offload_gradient);
   differ("offload_optimizer", from.offload_optimizer, to.offload_optimizer);
   differ("offload_activation", from.offload_activation, to.offload_activation);
-  if (from.recompute != to.recompute) lines.push_back("activation_checkpointing.policy: auto");
+  if (from.recompute != to.recompute) lines.emplace_back("activation_checkpointing.policy: auto");
   if (from.sub_group_size != to.sub_group_size) {
     lines.push_back(
         fmt::format("zero_optimization.sub_group_size: {}MiB", *to.sub_group_size >> 20));

@@ -93,9 +93,9 @@ Chooser::Chooser(const Plan& draft, const prefetch::CostModel& cost, Budget& bud
     : draft_(draft), ample_(ample_slots(draft)), trials_(draft, cost, budget, share) {}
 
 Choice Chooser::choose(const Limits& limits) {
-  const Choice shared = fastest({by_share(limits), draft_.minimum_slots});
+  Choice shared = fastest({by_share(limits), draft_.minimum_slots});
   if (!trimmed_ && trials_.left() < kFewestTrials) return shared;
-  const Choice best = squeezed(trimmed(), limits);
+  Choice best = squeezed(trimmed(), limits);
   // Never: the trials ran out, and what was taken was a guess.
   return shared.seconds < best.seconds || best.seconds == kNever ? shared : best;
 }
