@@ -46,18 +46,17 @@ bool better(const Candidate& a, const Candidate& b) {
 Candidate with_best_sweep(Plan smallest, std::int64_t most, const Terms& terms) {
   Setup open = smallest.setup;
   open.sweep = most;
-  const std::int64_t least = smallest.setup.sweep;
-  std::optional<Plan> written = std::move(smallest);  // once is enough
+  auto choices = sweep_choices(open, terms.evaluation_batches);
+  choices.pop_back();  // the smallest, which is written
   std::optional<Candidate> best;
-  for (const Setup& choice : sweep_choices(open, terms.evaluation_batches)) {
-    auto next = choice.sweep == least && written
-                    ? with_slots(*std::exchange(written, std::nullopt), terms)
-                    : candidate(choice, terms);
+  for (const Setup& choice : choices) {
+    auto next = candidate(choice, terms);
     if (!next) continue;
-    if (best && !better(*next, *best)) break;
+    if (best && !better(*next, *best)) return std::move(*best);
     best = std::move(next);
   }
-  return std::move(*best);
+  Candidate last = with_slots(std::move(smallest), terms);
+  return !best || better(last, *best) ? std::move(last) : std::move(*best);
 }
 
 /// The preferred chunks that fit are there already; those behind them may be better.

@@ -161,8 +161,9 @@ void expect_readable(const std::string& words) {
 }
 
 TEST(Refusal, SaysItInThreeLinesOf120CharactersAndATable) {
-  for (const Placement& placement : all_placements()) {
-    auto setup = setup_of(placement);
+  const std::vector<Placement> all = all_placements();
+  for (std::size_t i = 0; i < all.size(); i += 7) {  // coprime to every axis: all values of each
+    auto setup = setup_of(all[i]);
     const BytesByTier minimum = require_minimum(setup, kPlenty, 0);
     for (const Tier tier : kTiers) {
       if (minimum[index(tier)] == 0) continue;

@@ -1,0 +1,150 @@
+/// What a setup leaves open: the chunks of auto, and how many layers keep their forward.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tests/plan/plans.h"
+
+namespace sluice::testing {
+namespace {
+
+/// As tiny_model, but with layers of several MiB of state.
+Setup wide_setup() {
+  shape::Decoder d = tiny_model(TinyModel::kLlama).decoder;
+  d.vocab = 8192;
+  d.hidden = 512;
+  d.heads = 8;
+  d.kv_heads = 8;
+  d.head_dim = 64;
+  d.intermediate = 2048;
+  Setup setup = schedule::make_setup(
+      shape::make_model(d), {.offload_optimizer = OptimizerHome::kNvme, .sub_group_size = {}});
+  setup.micro_batch_size = 1;
+  setup.seq_len = 16;
+  return setup;
+}
+
+TEST(Choose, CutsTheChunksOfAutoSoThatTheyFit) {
+  const auto setup = wide_setup();
+  const Plan most = make_plan(setup, kPlenty);
+  ASSERT_TRUE(most.setup.homes.sub_group_size.has_value());
+  const Plan again = make_plan(most.setup, kPlenty);
+  EXPECT_EQ(again.setup.homes.sub_group_size, most.setup.homes.sub_group_size);
+  EXPECT_EQ(again.planned, most.planned);
+
+  auto fixed = setup;
+  fixed.homes.sub_group_size = 32_MiB;  // what make_setup cuts for auto
+  Limits limits = kPlenty;
+  limits.tiers[index(Tier::kCpu)] = require_minimum(fixed, kPlenty, 0)[index(Tier::kCpu)] - 1;
+  EXPECT_THROW(require_minimum(fixed, limits, 0), Error);
+  const Plan smaller = make_plan(setup, limits);
+  EXPECT_LT(*smaller.setup.homes.sub_group_size, 32_MiB);
+  EXPECT_LE(smaller.planned[index(Tier::kCpu)], limits.tiers[index(Tier::kCpu)]);
+  EXPECT_GT(smaller.setup.chunks[0].size(), setup.chunks[0].size());
+}
+
+/// With large chunks where ops are slow; with small ones where there is room for one large chunk
+/// only.
+TEST(Choose, CutsTheChunksOfAutoSoThatTheStepIsShortest) {
+  plan::Rates slow_ops;
+  slow_ops.op_s = 1;
+  Limits tight = kPlenty;
+  tight.tiers[index(Tier::kCpu)] =
+      require_minimum(schedule::with_chunks(wide_setup(), 32_MiB), kPlenty, 0)[index(Tier::kCpu)];
+  plan::Rates slow_bytes;
+  slow_bytes.nvme_read = slow_bytes.nvme_write = {1e6, 2e6};
+  slow_bytes.adam = 1e6;
+  slow_bytes.op_s = 1e-6;
+  std::vector<Bytes> chosen;
+  for (const auto& [rates, limits] : {std::pair{slow_ops, kPlenty}, {slow_bytes, tight}}) {
+    const auto cost = plan::cost_model(rates, schedule::make_lanes());
+    const auto plan_with = [&, &within = limits](std::optional<Bytes> size) {
+      return plan::make_plan(schedule::with_chunks(wide_setup(), size), within, 0, cost);
+    };
+    std::vector<double> steps;
+    for (const Bytes size : {32_MiB, 16_MiB, 8_MiB, 4_MiB}) {
+      steps.push_back(plan_with(size).forecast.step_s);
+    }
+    const auto [best, worst] = std::ranges::minmax(steps);
+    ASSERT_GT(worst, best * 1.1) << "all sizes are alike: this shows nothing";
+    const Plan p = plan_with(std::nullopt);
+    EXPECT_LE(p.forecast.step_s, best * 1.02);
+    chosen.push_back(*p.setup.homes.sub_group_size);
+  }
+  EXPECT_GT(chosen.front(), chosen.back());
+}
+
+TEST(Choose, KeepsTheChunksThatTheFileGives) {
+  auto setup = wide_setup();
+  setup.homes.sub_group_size = 32_MiB;
+  const Plan p = make_plan(setup, kPlenty);
+  EXPECT_EQ(p.setup.homes.sub_group_size, 32_MiB);
+  EXPECT_EQ(p.setup.chunks, setup.chunks);
+}
+
+/// What a kept layer takes is not there for running ahead. Here it saves nothing, and an op of each
+/// layer takes as long as its gradient's way to the host.
+TEST(Choose, LetsNoLayerKeepItsForwardWhereThatMakesTheStepLonger) {
+  const auto setup = setup_of({.param = ParamHome::kNone, .micro_batches = 3});
+  plan::Rates rates;
+  rates.copy = 1e6;
+  rates.op_s = 1e-6;
+  for (const auto id : {schedule::OpId::kLayerBackward, schedule::OpId::kLayerBackwardKept}) {
+    rates.compute[id] = {0, 0, 0.1};
+  }
+  const auto cost = plan::cost_model(rates, schedule::make_lanes());
+  auto told = setup;
+  told.homes.recompute = schedule::Recompute::kEveryLayer;
+  auto all = setup;
+  all.kept_layers = setup.model.decoder.layers;
+  const Bytes least = require_minimum(all, kPlenty, 0)[index(Tier::kGpu)];
+  bool any = false;  // keeping them would cost time
+  for (const Bytes more : {0_KiB, 64_KiB, 128_KiB, 192_KiB, 256_KiB}) {
+    Limits limits = kPlenty;
+    limits.tiers[index(Tier::kGpu)] = least + more;
+    const double without = plan::make_plan(told, limits, 0, cost).forecast.step_s;
+    any = any || plan::make_plan(all, limits, 0, cost).forecast.step_s > without * 1.05;
+    EXPECT_LE(plan::make_plan(setup, limits, 0, cost).forecast.step_s, without * 1.02);
+  }
+  EXPECT_TRUE(any) << "running ahead is worth nothing here: this shows nothing";
+}
+
+TEST(Choose, LetsAsManyLayersKeepTheirForwardAsFitTheDevice) {
+  const auto setup = setup_of({.param = ParamHome::kNone, .micro_batches = 1});
+  const std::int64_t layers = setup.model.decoder.layers;
+  plan::Rates rates;
+  rates.flops = 1e8;  // what takes time is computing
+  const auto cost = plan::cost_model(rates, schedule::make_lanes());
+  const auto make_plan = [&](const schedule::Setup& one, const Limits& limits) {
+    return plan::make_plan(one, limits, 0, cost);
+  };
+  const Plan most = make_plan(setup, kPlenty);
+  EXPECT_EQ(most.setup.kept_layers, layers);
+  EXPECT_EQ(most.minimum, require_minimum(setup, kPlenty, 0)) << "it could keep none";
+
+  auto two = setup;
+  two.kept_layers = 2;
+  const BytesByTier minimum = require_minimum(setup, kPlenty, 0);
+  Limits limits = kPlenty;
+  limits.tiers[index(Tier::kGpu)] = require_minimum(two, kPlenty, 0)[index(Tier::kGpu)];
+  const Plan some = make_plan(setup, limits);
+  limits.tiers[index(Tier::kGpu)] = minimum[index(Tier::kGpu)];
+  const Plan none = make_plan(setup, limits);
+  EXPECT_EQ(some.setup.kept_layers, 2);
+  EXPECT_EQ(none.setup.kept_layers, 0);
+  EXPECT_LT(most.forecast.step_s, some.forecast.step_s);
+  EXPECT_LT(some.forecast.step_s, none.forecast.step_s);
+
+  auto streamed = setup;
+  streamed.homes.offload_param = ParamHome::kCpu;
+  EXPECT_EQ(make_plan(streamed, kPlenty).setup.kept_layers, 0);
+  auto told = setup;
+  told.homes.recompute = schedule::Recompute::kEveryLayer;
+  EXPECT_EQ(make_plan(told, kPlenty).setup.kept_layers, 0);
+}
+
+}  // namespace
+}  // namespace sluice::testing
