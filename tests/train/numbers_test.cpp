@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -45,6 +48,7 @@ struct Sightings {
   std::map<UpdateId, Update> updates;
   std::map<BatchId, std::vector<std::int64_t>> batches;  // tokens, then targets
   std::map<BatchId, double> losses;
+  std::optional<std::int64_t> spoiled_step;  // it gets an infinite loss, and finite gradients
 };
 
 /// Copies what the host's ops and the head leave behind.
@@ -76,6 +80,8 @@ class Witness : public executor::Handler {
         break;
       }
       case OpId::kHeadTrain:
+        if (tag.step == seen_.spoiled_step) op.values<double>(Operand::kLoss).front() = INFINITY;
+        [[fallthrough]];
       case OpId::kHeadLoss:
         seen_.losses[batch] = op.values<double>(Operand::kLoss).front();
         break;
@@ -235,6 +241,16 @@ TEST_F(Numbers, TheNormIsOfAllGradientsAndDecidesTheClipFactor) {
   EXPECT_GT(clipped, 0);
 }
 
+TEST_F(Numbers, AStepWhoseLossIsNotFiniteIsSkipped) {
+  seen_.spoiled_step = 2;
+  const Observed run = observe(job_);
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    const data::StepRecord& record = run.records[static_cast<std::size_t>(step)];
+    EXPECT_TRUE(std::isfinite(record.gnorm));
+    EXPECT_EQ(record.skipped, step == 2);
+  }
+}
+
 TEST_F(Numbers, AnUpdateIsTheOptimizersOnTensorsOfWhichMatricesAloneDecay) {
   const Observed run = observe(job_);
   const schedule::Setup& setup = run.plan.setup;
@@ -310,6 +326,48 @@ TEST_F(Numbers, ARunThatIsToldToStopBeginsNoMoreSteps) {
   EXPECT_EQ(make_session(job_).run(), Outcome::kStopped);
   EXPECT_LE(told, 4);  // two programs may have been under way
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(job_.folder) / "final"));
+}
+
+/// Holds the first update back until the next step has loaded a batch.
+class HeldUpdate : public executor::Handler {
+ public:
+  HeldUpdate(executor::Handler& inner, std::future_status& waited)
+      : inner_(inner), waited_(waited) {}
+
+  Ticket start(const OpContext& context) override {
+    const Tag tag = Tag::unpack(context.tag);
+    const OpId id = schedule::id_of(context.op);
+    const prefetch::Where& where = context.op.where;
+    const bool step = tag.kind == Tag::Kind::kStep;
+    if (step && tag.step == 1 && id == OpId::kLoadBatch && where.micro_batch == 0) {
+      begun_.set_value();
+    }
+    if (step && tag.step == 0 && id == OpId::kAdam && where.segment == 0 && where.chunk == 0) {
+      waited_ = begun_.get_future().wait_for(std::chrono::seconds(60));
+    }
+    return inner_.start(context);
+  }
+  void freed(const prefetch::Freed& slot) override { inner_.freed(slot); }
+
+ private:
+  executor::Handler& inner_;
+  std::promise<void> begun_;
+  std::future_status& waited_;
+};
+
+TEST_F(Numbers, AStepBeginsWhileTheUpdateOfTheOneBeforeIsNotDone) {
+  std::future_status waited = std::future_status::deferred;
+  job_.hooks.wrap_handler = [&](executor::Handler& inner, const memory::SlotMemory&) {
+    return std::make_unique<HeldUpdate>(inner, waited);
+  };
+  observe(job_);
+  EXPECT_EQ(waited, std::future_status::ready);
+}
+
+TEST_F(Numbers, StreamedWeightsServeAllMicroBatchesOfAStep) {
+  const Observed run = observe(job_);
+  ASSERT_TRUE(run.plan.setup.streams_params());
+  EXPECT_EQ(run.plan.setup.sweep, kMicroBatches);
 }
 
 }  // namespace
