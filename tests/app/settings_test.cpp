@@ -115,5 +115,38 @@ TEST_F(Settings, ASerialRunDoesOneThingAtATime) {
   }
 }
 
+/// The same samples in the same step. Sums of fp32 numbers in another order differ in their last
+/// bits; a gradient that were the mean of a micro-batch would be three times as large.
+TEST_F(Settings, HowABatchIsCutIntoMicroBatchesDoesNotChangeItsGradient) {
+  const auto first_norm = [&](const std::string& size, const std::string& count) {
+    return column(run(size + "x" + count, "train.steps=1 train.train_micro_batch_size_per_gpu=" +
+                                              size + " train.gradient_accumulation_steps=" + count),
+                  "gnorm")
+        .front();
+  };
+  const double whole = first_norm("6", "1");
+  EXPECT_GT(whole, 0);
+  EXPECT_NEAR(first_norm("2", "3"), whole, 0.01 * whole);
+}
+
+TEST_F(Settings, TheFinalWeightsHaveTheDtypeThatIsAskedFor) {
+  for (const std::string dtype : {"fp32", "bf16"}) {
+    run(dtype, "train.steps=0 checkpoint.final_dtype=" + dtype);
+    const bool wide = weights(dtype).find(R"("dtype":"F32")") != std::string::npos;
+    const bool narrow = weights(dtype).find(R"("dtype":"BF16")") != std::string::npos;
+    EXPECT_EQ(wide, dtype == "fp32");
+    EXPECT_EQ(narrow, dtype == "bf16");
+  }
+}
+
+TEST_F(Settings, EveryStepThatIsNamedIsLoggedAndTheLastOne) {
+  run("r", "train.steps=7 logging.log_every=3");
+  const std::string log = text_of("runs/r/train.log");
+  for (int step = 1; step <= 7; ++step) {
+    const bool told = log.find("step " + std::to_string(step) + "/7") != std::string::npos;
+    EXPECT_EQ(told, step == 3 || step == 6 || step == 7) << log;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::app

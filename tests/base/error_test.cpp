@@ -22,5 +22,15 @@ TEST(ErrorText, AnythingElseIsToldAsItIs) {
   }
 }
 
+TEST(ExitCode, IsTheOneOfTheErrorsClass) {
+  EXPECT_EQ(exit_code(Errc::kConfig), 2);
+  for (const Errc code : {Errc::kBudget, Errc::kEnv, Errc::kDevice}) EXPECT_EQ(exit_code(code), 3);
+  for (const Errc code : {Errc::kIo, Errc::kFormat}) EXPECT_EQ(exit_code(code), 4);
+  EXPECT_EQ(exit_code(Errc::kCheckpoint), 5);
+  EXPECT_EQ(exit_code(Errc::kNonFinite), 6);
+  EXPECT_EQ(exit_code(Errc::kWatchdog), 7);
+  for (const Errc code : {Errc::kComm, Errc::kLogic}) EXPECT_EQ(exit_code(code), 1);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -208,6 +208,33 @@ TEST_F(Overlapped, AnErrorIsRethrownOnlyWhenEverythingInFlightHasEnded) {
   EXPECT_TRUE(ended);
 }
 
+TEST_F(Overlapped, OfTwoErrorsTheFirstIsTold) {
+  TicketSource late;
+  const Ticket work = late.ticket();
+  std::latch both_have_started(2);
+  handler_.on_start = [&](const OpContext& context) -> Ticket {
+    both_have_started.arrive_and_wait();
+    if (context.op.lane == kNarrow) return work;
+    throw Error(Errc::kIo, "the first");
+  };
+  // Of the op that failed first: its error is known when its slot is freed.
+  handler_.on_freed = [&] { late.fail(std::make_exception_ptr(Error(Errc::kIo, "the second"))); };
+  resources_.pools = {{"pool", prefetch::Tier::kCpu, 4_KiB, 1}};
+  auto made = std::make_shared<prefetch::Program>("test", resources_.residents);
+  const BufferId slot = made->buffer({0, 4_KiB, prefetch::MemoryTag::kParam});
+  made->op({{1, "work"}, kWide, {}, {}, {slot}, {}});
+  made->op({{1, "work"}, kNarrow, {}, {}, {}, {}});
+  made->seal();
+  const auto run = overlapped(resources_, handler_);
+  run->append(made, 0);
+  try {
+    run->wait(0);
+    ADD_FAILURE() << "there was no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "the first");
+  }
+}
+
 TEST_F(Overlapped, TheDestructorEndsWhatIsInFlightAndStartsNothing) {
   TicketSource slow;
   const Ticket work = slow.ticket();

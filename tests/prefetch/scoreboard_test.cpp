@@ -29,6 +29,22 @@ TEST(Scoreboard, IssuedReleasesOpsOfOtherStreamsWhichThenWaitForIt) {
   EXPECT_TRUE(board.stream_waits(reader).empty());
 }
 
+TEST(Scoreboard, NothingWaitsForWhatIsDoneInAProgramThatIsNot) {
+  auto residents = std::make_shared<Residents>();
+  const BufferId x = residents->buffer({});
+  residents->seal();
+  Writing before(residents), after(residents);
+  before.op(kFirst, {}, {x});
+  before.op(kFirst, {}, {});
+  after.op(kSecond, {x}, {});
+  auto board = board_with(before, {}, {kHost, kHost});
+  board.append(before.done());
+  board.completed(must_start(board, kFirst));
+  board.append(after.done());
+  EXPECT_EQ(board.in_flight(), 2U);
+  EXPECT_TRUE(board.has_next(kSecond));
+}
+
 TEST(Scoreboard, OnlyCompletedReleasesHostLanes) {
   Writing w;
   const BufferId x = w.control();

@@ -47,6 +47,19 @@ TEST(Simulate, OpsOnDisjointResourcesDoNotDisturbEachOther) {
   EXPECT_THAT(line.busy, ElementsAre(DoubleEq(3), DoubleEq(2)));
 }
 
+TEST(Simulate, TheScarcestOfAnOpsResourcesDecidesItsSpeed) {
+  Writing w;
+  for (const LaneId lane : {0U, 1U, 2U, 3U}) w.op(lane, {}, {}, 12);
+  const auto demands =
+      std::vector<std::vector<Demand>>{{{0, 1.0}, {1, 1.0}}, {{0, 1.0}}, {{0, 1.0}}, {{1, 1.0}}};
+  CostModel cost{{{"disk"}, {"link"}}, {}};
+  for (const auto& of_lane : demands) cost.lanes.push_back(one_byte_per_second(of_lane));
+  // Three share the disk and two the link: the first goes at a third of its speed.
+  const auto line = run({w.done()}, {kHost, kHost, kHost, kHost}, cost);
+  EXPECT_THAT(line.busy[0], DoubleEq(36));
+  EXPECT_THAT(line.busy[3], DoubleEq(24));
+}
+
 TEST(Simulate, SharesThatFitTogetherDoNotSlowDown) {
   Writing w;
   w.op(0, {}, {}, 3);

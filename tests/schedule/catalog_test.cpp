@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/schedule/placements.h"
 #include "tests/support/errors.h"
 
@@ -117,6 +119,19 @@ TEST(Setup, KeepsTheLastLayersAndNeverTheHead) {
   std::vector<bool> kept;
   for (int b = 0; b < 5; ++b) kept.push_back(setup.keeps(b));
   EXPECT_EQ(kept, (std::vector<bool>{false, false, true, true, false}));
+}
+
+TEST(Setup, KeepsEveryLayerWhenNoneIsToBeRunAgain) {
+  const schedule::Setup setup = schedule::make_setup(tiny_model(TinyModel::kLlama),
+                                                     {.recompute = schedule::Recompute::kNone});
+  EXPECT_EQ(setup.kept_layers, 3);
+}
+
+TEST(Sizes, ANormHasADoublePerGrainOfTheLargestSegment) {
+  const schedule::Setup setup = setup_of({.model = TinyModel::kLlama});
+  std::uint64_t grains = 0;
+  for (const auto& layout : setup.layouts) grains = std::max(grains, layout.elems / kGrainElems);
+  EXPECT_EQ(sizes_of(setup).norms, grains * 8);
 }
 
 }  // namespace

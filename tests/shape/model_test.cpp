@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <set>
 
 #include "engine/base/error.h"
 #include "engine/shape/family.h"
+#include "engine/shape/kept.h"
 #include "engine/shape/presets.h"
 #include "tests/support/errors.h"
 
@@ -233,6 +235,32 @@ TEST(LossChunk, IsTheWholeVocabularyWhenThatIsSmallAndEqualPartsOtherwise) {
   const std::int64_t parts = (d.vocab + chunk - 1) / chunk;
   EXPECT_GT(d.vocab - (parts - 1) * chunk, chunk / 2) << "the last part is not a sliver";
   EXPECT_GE(auto_loss_chunk(d, 1 << 30), 128);
+}
+
+TEST(Kept, HasTheWidthsOfALayerAndNoBytesBeyondItsPages) {
+  Decoder d = find_preset("llama-1b");
+  d.hidden = 100;
+  d.heads = 6;
+  d.kv_heads = 2;
+  d.head_dim = 20;
+  d.intermediate = 300;
+  const Kept kept = kept_of(d, 7, DType::kBf16);
+  Bytes end = 0;
+  const auto expect_next = [&](const KeptTensor& tensor, std::int64_t width, DType dtype) {
+    EXPECT_EQ(tensor.shape, (std::array<std::int64_t, 2>{7, width}));
+    EXPECT_EQ(tensor.dtype, dtype);
+    EXPECT_EQ(tensor.offset, end);
+    end += round_up(static_cast<Bytes>(7 * width) * size_of(dtype), kAlignment);
+  };
+  expect_next(kept.q_NQ, 120, DType::kBf16);
+  expect_next(kept.k_NK, 40, DType::kBf16);
+  expect_next(kept.v_NK, 40, DType::kBf16);
+  expect_next(kept.context_NQ, 120, DType::kBf16);
+  expect_next(kept.logsumexp_Nh, 6, DType::kF32);
+  expect_next(kept.mid_NH, 100, DType::kBf16);
+  expect_next(kept.gate_NI, 300, DType::kBf16);
+  expect_next(kept.up_NI, 300, DType::kBf16);
+  EXPECT_EQ(kept.bytes, end);
 }
 
 }  // namespace

@@ -1,0 +1,374 @@
+/// What a run computes with and what it tells, against the same numbers worked out here: the crown
+/// test says that all placements agree, this one that they agree on what is right.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "cpu_adam/optimizer.h"
+#include "engine/checkpoint/reader.h"
+#include "engine/data/sampler.h"
+#include "engine/shape/init.h"
+#include "tests/train/tiny_run.h"
+
+namespace sluice::train {
+namespace {
+
+using executor::OpContext;
+using schedule::Operand;
+using schedule::OpId;
+
+using Floats = std::vector<float>;
+using ChunkId = std::pair<std::int32_t, std::int32_t>;                  // segment, chunk
+using BatchId = std::tuple<Tag::Kind, std::int64_t, std::int32_t>;      // step, micro-batch
+using UpdateId = std::tuple<std::int64_t, std::int32_t, std::int32_t>;  // step, chunk
+
+/// One chunk's update in one step, as the op saw it.
+struct Update {
+  Record record;
+  Floats gradient, before, after;  // the state: master, m, v
+};
+
+struct Sightings {
+  std::map<ChunkId, Floats> initial;  // state
+  std::map<UpdateId, Update> updates;
+  std::map<BatchId, std::vector<std::int64_t>> batches;  // tokens, then targets
+  std::map<BatchId, double> losses;
+  std::optional<std::int64_t> spoiled_step;  // it gets an infinite loss, and finite gradients
+};
+
+/// Copies what the host's ops and the head leave behind.
+class Witness : public executor::Handler {
+ public:
+  Witness(executor::Handler& inner, const memory::SlotMemory& memory, Sightings& seen)
+      : inner_(inner), memory_(memory), seen_(seen) {}
+
+  Ticket start(const OpContext& context) override {
+    const OpBytes op = resolve(context, memory_);
+    Update update;
+    if (op.id == OpId::kAdam) {
+      update.record = op.values<Record>(Operand::kRecord).front();
+      update.gradient = floats(op, Operand::kGradient);
+      update.before = floats(op, Operand::kState);
+    }
+    Ticket ticket = inner_.start(context);
+    ticket.wait();
+    const Tag tag = Tag::unpack(op.tag);
+    const BatchId batch{tag.kind, tag.step, op.where.micro_batch};
+    const std::lock_guard lock(mutex_);
+    switch (op.id) {
+      case OpId::kInitState:
+        seen_.initial[{op.where.segment, op.where.chunk}] = floats(op, Operand::kState);
+        break;
+      case OpId::kLoadBatch: {
+        const auto both = op.values<std::int64_t>(Operand::kBatch);
+        seen_.batches[batch] = {both.begin(), both.end()};
+        break;
+      }
+      case OpId::kHeadTrain:
+        if (tag.step == seen_.spoiled_step) op.values<double>(Operand::kLoss).front() = INFINITY;
+        [[fallthrough]];
+      case OpId::kHeadLoss:
+        seen_.losses[batch] = op.values<double>(Operand::kLoss).front();
+        break;
+      case OpId::kAdam:
+        update.after = floats(op, Operand::kState);
+        seen_.updates[{tag.step, op.where.segment, op.where.chunk}] = std::move(update);
+        break;
+      default:
+        break;
+    }
+    return ticket;
+  }
+  void freed(const prefetch::Freed& slot) override { inner_.freed(slot); }
+
+ private:
+  static Floats floats(const OpBytes& op, Operand name) {
+    const auto values = op.values<float>(name);
+    return {values.begin(), values.end()};
+  }
+
+  executor::Handler& inner_;
+  const memory::SlotMemory& memory_;
+  std::mutex mutex_;
+  Sightings& seen_;
+};
+
+constexpr std::int64_t kSteps = 5;
+constexpr std::int64_t kMicroBatches = 3;
+constexpr std::int64_t kSequences = 2;  // per micro-batch
+constexpr std::int64_t kTokens = kSequences * 13;
+constexpr std::int64_t kEvaluated = 3;  // micro-batches that the validation data has
+
+/// Chunks of one grain, several micro-batches, two kinds of data, a seed that is not the default.
+class Numbers : public testing::Test {
+ protected:
+  Numbers() : job_(tiny_job(folder_, tiny_llama())) {
+    write_tokens(folder_ / "valid.bin", 80, 200);  // six samples
+    job_.seed = 99;
+    job_.decoder.vocab = 601;
+    job_.data.valid = {folder_ / "valid.bin"};
+    job_.eval = {.every = 2, .batches = 50};
+    job_.train.gradient_accumulation_steps = kMicroBatches;
+    job_.train.train_batch_size = kMicroBatches * kSequences;
+    job_.optimizer.weight_decay = 0.5;
+    job_.hooks.wrap_handler = [this](executor::Handler& inner, const memory::SlotMemory& memory) {
+      return std::make_unique<Witness>(inner, memory, seen_);
+    };
+  }
+
+  /// tokens, then targets, as a batch has them.
+  static std::vector<std::int64_t> batch_of(const data::Dataset& data,
+                                            const std::vector<std::int64_t>& samples) {
+    std::vector<std::int64_t> tokens, targets, sample(14);
+    for (const std::int64_t k : samples) {
+      data.sample(k, sample);
+      tokens.insert(tokens.end(), sample.begin(), sample.end() - 1);
+      targets.insert(targets.end(), sample.begin() + 1, sample.end());
+    }
+    tokens.insert(tokens.end(), targets.begin(), targets.end());
+    return tokens;
+  }
+
+  /// The sum over micro-batches, in order.
+  double loss_of(Tag::Kind kind, std::int64_t step, std::int32_t micro_batches) const {
+    double sum = 0;
+    for (std::int32_t mb = 0; mb < micro_batches; ++mb) sum += seen_.losses.at({kind, step, mb});
+    return sum;
+  }
+
+  const TempFolder folder_;
+  Job job_;
+  Sightings seen_;
+};
+
+TEST_F(Numbers, EveryTensorBeginsWithTheValuesOfItsSeedAndName) {
+  const Observed run = observe(job_);
+  const schedule::Setup& setup = run.plan.setup;
+  ASSERT_GT(setup.chunk_count(), 2 * setup.chunks.size());
+  for (std::size_t s = 0; s < setup.chunks.size(); ++s) {
+    Floats expected(setup.layouts[s].elems, 0.0F);  // padding stays 0
+    for (const zero::Placed& placed : setup.layouts[s].tensors) {
+      const auto& tensor = setup.model.segments[s].tensors[static_cast<std::size_t>(placed.tensor)];
+      shape::initial_values(99, tensor, 0,
+                            std::span(expected).subspan(placed.offset_elems, tensor.numel()));
+    }
+    for (std::size_t c = 0; c < setup.chunks[s].size(); ++c) {
+      const zero::Chunk& chunk = setup.chunks[s][c];
+      Floats state(3 * chunk.elems, 0.0F);
+      std::copy_n(expected.begin() + static_cast<std::ptrdiff_t>(chunk.first_elem), chunk.elems,
+                  state.begin());
+      EXPECT_EQ(seen_.initial.at({static_cast<int>(s), static_cast<int>(c)}), state)
+          << "segment " << s << " chunk " << c;
+    }
+  }
+}
+
+TEST_F(Numbers, StepsDrawTheNextSamplesAndEvaluationsTheFirstOfTheValidationData) {
+  observe(job_);
+  const data::Dataset train(job_.data, job_.data.train, job_.decoder.vocab);
+  const data::Dataset valid(job_.data, job_.data.valid, job_.decoder.vocab);
+  const data::Sampler sampler(train.samples(), 99, data::Order::kShuffled);
+  std::size_t batches = 0;
+  std::uint64_t position = 0;
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    for (std::int32_t mb = 0; mb < kMicroBatches; ++mb, ++batches) {
+      const std::int64_t first = sampler.at(position++);
+      const std::int64_t second = sampler.at(position++);
+      EXPECT_EQ(seen_.batches.at({Tag::Kind::kStep, step, mb}), batch_of(train, {first, second}));
+    }
+  }
+  for (const std::int64_t step : {1, 3, 4}) {  // after every other one, and at the end
+    for (std::int32_t mb = 0; mb < kEvaluated; ++mb, ++batches) {
+      EXPECT_EQ(seen_.batches.at({Tag::Kind::kEvaluation, step, mb}),
+                batch_of(valid, {2 * mb, 2 * mb + 1}));
+    }
+  }
+  EXPECT_EQ(seen_.batches.size(), batches);
+}
+
+TEST_F(Numbers, ALossIsTheMeanOverTheTokensOfItsProgram) {
+  const Observed run = observe(job_);
+  ASSERT_EQ(run.records.size(), static_cast<std::size_t>(kSteps));
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    const data::StepRecord& record = run.records[static_cast<std::size_t>(step)];
+    EXPECT_EQ(record.loss,
+              loss_of(Tag::Kind::kStep, step, kMicroBatches) / (kMicroBatches * kTokens));
+    EXPECT_EQ(record.valid_loss.has_value(), step == 1 || step == 3 || step == 4);
+    if (!record.valid_loss) continue;
+    EXPECT_EQ(*record.valid_loss,
+              loss_of(Tag::Kind::kEvaluation, step, kEvaluated) / (kEvaluated * kTokens));
+  }
+}
+
+TEST_F(Numbers, TheNormIsOfAllGradientsAndDecidesTheClipFactor) {
+  const Observed run = observe(job_);
+  int clipped = 0;
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    const data::StepRecord& record = run.records[static_cast<std::size_t>(step)];
+    double squares = 0;
+    std::size_t n = 0;
+    for (const auto& [id, update] : seen_.updates) {
+      if (std::get<0>(id) != step) continue;
+      for (const float g : update.gradient) squares += double{g} * double{g};
+      n += update.gradient.size();
+    }
+    // Squares of floats are exact in double. A sum of n of them rounds n - 1 times, in any order:
+    // each of the two is off by less than n 2^-53 of itself, their roots by half of that.
+    const double norm = std::sqrt(squares);
+    EXPECT_NEAR(record.gnorm, norm, norm * static_cast<double>(n + 2) * 0x1p-53);
+    EXPECT_EQ(record.clip, std::min(1.0, *job_.train.gradient_clipping / (record.gnorm + 1e-6)));
+    if (record.clip < 1) ++clipped;
+    for (const auto& [id, update] : seen_.updates) {
+      if (std::get<0>(id) != step) continue;
+      EXPECT_EQ(update.record.clip, static_cast<float>(record.clip));
+    }
+  }
+  EXPECT_GT(clipped, 0);
+}
+
+TEST_F(Numbers, AStepWhoseLossIsNotFiniteIsSkipped) {
+  seen_.spoiled_step = 2;
+  const Observed run = observe(job_);
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    const data::StepRecord& record = run.records[static_cast<std::size_t>(step)];
+    EXPECT_TRUE(std::isfinite(record.gnorm));
+    EXPECT_EQ(record.skipped, step == 2);
+  }
+}
+
+TEST_F(Numbers, AnUpdateIsTheOptimizersOnTensorsOfWhichMatricesAloneDecay) {
+  const Observed run = observe(job_);
+  const schedule::Setup& setup = run.plan.setup;
+  ASSERT_EQ(seen_.updates.size(), static_cast<std::size_t>(kSteps) * setup.chunk_count());
+  const cpu_adam::Optimizer optimizer({.threads = 1, .isa = cpu_adam::Isa::kScalar});
+  for (const auto& [id, update] : seen_.updates) {
+    const auto& [step, s, c] = id;
+    const auto t = static_cast<std::uint64_t>(step + 1);
+    const zero::Chunk& chunk =
+        setup.chunks[static_cast<std::size_t>(s)][static_cast<std::size_t>(c)];
+    cpu_adam::Hyper hyper{.mode = cpu_adam::Mode::kAdamW,
+                          .lr = update.record.lr,
+                          .beta1 = 0.9F,
+                          .beta2 = 0.95F,
+                          .eps = 1e-8F,
+                          .bias_correction1 = cpu_adam::bias_correction(0.9F, t),
+                          .bias_correction2 = cpu_adam::bias_correction(0.95F, t),
+                          .clip = update.record.clip};
+    Floats after = update.before;
+    for (const zero::Placed& placed : setup.layouts[static_cast<std::size_t>(s)].tensors) {
+      const auto& tensor = setup.model.segments[static_cast<std::size_t>(s)]
+                               .tensors[static_cast<std::size_t>(placed.tensor)];
+      const std::uint64_t begin = std::max(placed.offset_elems, chunk.first_elem);
+      const std::uint64_t end = std::min(placed.end(), chunk.first_elem + chunk.elems);
+      if (begin >= end) continue;
+      hyper.weight_decay = tensor.shape.size() > 1 ? 0.5F : 0.0F;
+      const auto here = [&](std::span<float> values) {
+        return values.subspan(begin - chunk.first_elem, end - begin);
+      };
+      const std::span all(after);
+      optimizer.update(hyper,
+                       {here(all.first(chunk.elems)), here(all.subspan(chunk.elems, chunk.elems)),
+                        here(all.last(chunk.elems))},
+                       std::span(update.gradient).subspan(begin - chunk.first_elem, end - begin),
+                       {});
+    }
+    EXPECT_EQ(update.after, after) << "step " << step << " segment " << s << " chunk " << c;
+  }
+}
+
+TEST_F(Numbers, TheFinalWeightsAreTheMastersOfTheLastUpdate) {
+  const Observed run = observe(job_);
+  const schedule::Setup& setup = run.plan.setup;
+  const checkpoint::Reader reader(std::filesystem::path(job_.folder) / "final");
+  for (std::size_t s = 0; s < setup.chunks.size(); ++s) {
+    Floats master;
+    for (std::size_t c = 0; c < setup.chunks[s].size(); ++c) {
+      const Floats& state =
+          seen_.updates.at({kSteps - 1, static_cast<int>(s), static_cast<int>(c)}).after;
+      master.insert(master.end(), state.begin(),
+                    state.begin() + static_cast<std::ptrdiff_t>(setup.chunks[s][c].elems));
+    }
+    for (const zero::Placed& placed : setup.layouts[s].tensors) {
+      const auto& tensor = setup.model.segments[s].tensors[static_cast<std::size_t>(placed.tensor)];
+      const auto begin = master.begin() + static_cast<std::ptrdiff_t>(placed.offset_elems);
+      EXPECT_EQ(reader.read(tensor.name),
+                Floats(begin, begin + static_cast<std::ptrdiff_t>(tensor.numel())))
+          << tensor.name;
+    }
+  }
+}
+
+TEST_F(Numbers, ARunThatIsToldToStopBeginsNoMoreSteps) {
+  std::atomic<int> stop{0};
+  std::int64_t told = 0;
+  job_.train.steps = 20;
+  job_.stop = &stop;
+  job_.on_step = [&](const data::StepRecord& record) {
+    told = record.step;
+    if (record.step == 2) stop = 15;
+  };
+  std::filesystem::create_directories(job_.folder);
+  EXPECT_EQ(make_session(job_).run(), Outcome::kStopped);
+  EXPECT_LE(told, 4);  // two programs may have been under way
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(job_.folder) / "final"));
+}
+
+/// Holds the first update back until the next step has loaded a batch.
+class HeldUpdate : public executor::Handler {
+ public:
+  HeldUpdate(executor::Handler& inner, std::future_status& waited)
+      : inner_(inner), waited_(waited) {}
+
+  Ticket start(const OpContext& context) override {
+    const Tag tag = Tag::unpack(context.tag);
+    const OpId id = schedule::id_of(context.op);
+    const prefetch::Where& where = context.op.where;
+    const bool step = tag.kind == Tag::Kind::kStep;
+    if (step && tag.step == 1 && id == OpId::kLoadBatch && where.micro_batch == 0) {
+      begun_.set_value();
+    }
+    if (step && tag.step == 0 && id == OpId::kAdam && where.segment == 0 && where.chunk == 0) {
+      waited_ = begun_.get_future().wait_for(std::chrono::seconds(60));
+    }
+    return inner_.start(context);
+  }
+  void freed(const prefetch::Freed& slot) override { inner_.freed(slot); }
+
+ private:
+  executor::Handler& inner_;
+  std::promise<void> begun_;
+  std::future_status& waited_;
+};
+
+TEST_F(Numbers, AStepBeginsWhileTheUpdateOfTheOneBeforeIsNotDone) {
+  std::future_status waited = std::future_status::deferred;
+  job_.hooks.wrap_handler = [&](executor::Handler& inner, const memory::SlotMemory&) {
+    return std::make_unique<HeldUpdate>(inner, waited);
+  };
+  observe(job_);
+  EXPECT_EQ(waited, std::future_status::ready);
+}
+
+TEST_F(Numbers, StreamedWeightsServeAllMicroBatchesOfAStep) {
+  const Observed run = observe(job_);
+  ASSERT_TRUE(run.plan.setup.streams_params());
+  EXPECT_EQ(run.plan.setup.sweep, kMicroBatches);
+}
+
+}  // namespace
+}  // namespace sluice::train
