@@ -61,12 +61,12 @@ std::string traffic(const Plan& plan) {
 std::string sweep(const Plan& plan) {
   const Setup& setup = plan.setup;
   if (!setup.streams_params() || setup.micro_batches == 1) return {};
+  const auto times = div_ceil(static_cast<std::uint64_t>(setup.micro_batches),
+                              static_cast<std::uint64_t>(setup.sweep));
   return fmt::format(
-      "\n{} of {} micro-batches go through the layers together: weights are fetched {} times a "
-      "step, for forward and for backward",
-      setup.sweep, setup.micro_batches,
-      div_ceil(static_cast<std::uint64_t>(setup.micro_batches),
-               static_cast<std::uint64_t>(setup.sweep)));
+      "\n{} of {} micro-batches go through the layers together: weights are fetched {} a step, for "
+      "forward and for backward",
+      setup.sweep, setup.micro_batches, times == 1 ? "once" : fmt::format("{} times", times));
 }
 
 std::string kept_layers(const Plan& plan) {

@@ -68,6 +68,9 @@ TEST(Report, SaysHowManyMicroBatchesGoTogetherWhereThereIsAChoice) {
   EXPECT_THAT(report(plan), ::testing::HasSubstr(
                                 "\n4 of 15 micro-batches go through the layers together: weights "
                                 "are fetched 4 times a step, for forward and for backward"));
+  plan.setup.sweep = 15;
+  EXPECT_THAT(report(plan), ::testing::HasSubstr("\n15 of 15 micro-batches go through the layers "
+                                                 "together: weights are fetched once a step"));
   const auto nothing_of_it = ::testing::Not(::testing::HasSubstr("together"));
   plan.setup.homes.offload_param = schedule::ParamHome::kNone;
   EXPECT_THAT(report(plan), nothing_of_it);
