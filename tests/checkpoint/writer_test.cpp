@@ -225,6 +225,19 @@ TEST(Writer, RefusesToFinishWithAMissingElementAndLeavesNothing) {
   EXPECT_TRUE(names_in(folder.path()).empty());
 }
 
+TEST(Writer, RefusesToFinishWithoutTheLastElementOfATensor) {
+  const TempFolder folder;
+  const shape::Model model = small_model("llama");
+  Writer writer(model, DType::kF32, folder / "final");
+  for (std::size_t s = 0; s < model.segments.size(); ++s) {
+    const std::vector<float> values = flat(model, s);
+    const zero::Placed last = zero::make_layout(model.segments[s]).tensors.back();
+    const std::uint64_t count = s == 1 ? last.end() - 1 : values.size();
+    writer.write(static_cast<int>(s), 0, std::span(values).first(count));
+  }
+  expect_error(Errc::kLogic, {"mlp.down_proj.weight' was never written"}, [&] { writer.finish(); });
+}
+
 TEST(Writer, DoesNotNeedThePadding) {
   const TempFolder folder;
   const shape::Model model = small_model("gpt2");

@@ -79,6 +79,13 @@ TEST(Load, EveryTypeIsRead) {
   EXPECT_FALSE(from("profile: {steps: null}").profile.steps);
 }
 
+TEST(Load, CountsHaveDecimalUnits) {
+  EXPECT_EQ(from("train: {tokens: 3k}").train.tokens, 3'000);
+  EXPECT_EQ(from("train: {tokens: 3K}").train.tokens, 3'000);
+  EXPECT_EQ(from("train: {tokens: 3M}").train.tokens, 3'000'000);
+  EXPECT_EQ(from("train: {tokens: 3.5G}").train.tokens, 3'500'000'000);
+}
+
 TEST(Load, OneIsACountOfWarmUpStepsAndAHundredPercentAFraction) {
   EXPECT_EQ(std::get<std::int64_t>(from("scheduler: {warmup_steps: 1}").scheduler.warmup_steps), 1);
   EXPECT_EQ(std::get<double>(from("scheduler: {warmup_steps: 100%}").scheduler.warmup_steps), 1.0);
