@@ -54,8 +54,8 @@ endfunction()
 # sluice_test(NAME ROOMS room... SOURCES file... [LIBS target...] [LABELS label...])
 #
 # One GoogleTest program; one ctest entry. Default label: unit. A test of rooms that use LibTorch has
-# the label libtorch too, is part of the target libtorch_tests, and has a main() that runs it in the environment of the program; what the user
-# has set reaches it.
+# the label libtorch too, and a main() that runs it in the environment of the program; what the user has
+# set reaches it.
 function(sluice_test name)
   cmake_parse_arguments(PARSE_ARGV 1 test "" "TIMEOUT" "ROOMS;SOURCES;LIBS;LABELS")
   sluice_uses_libtorch(libtorch ${test_ROOMS})
@@ -73,10 +73,6 @@ function(sluice_test name)
   endif()
   if(libtorch)
     list(APPEND test_LABELS libtorch)
-    if(NOT TARGET libtorch_tests)
-      add_custom_target(libtorch_tests)
-    endif()
-    add_dependencies(libtorch_tests ${name})
   endif()
   if(NOT test_TIMEOUT)
     set(test_TIMEOUT 300)
