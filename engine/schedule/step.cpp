@@ -181,19 +181,17 @@ class Step : public ProgramWriter {
   /// each use of a tied segment in a sum of its own.
   void collect(int s, int b, int mb, BufferId contribution) {
     const Where where{.segment = s, .micro_batch = mb};
+    if (route(s).offloaded) {
+      const PoolBySize& to = route(s).summed ? catalog_.staged : catalog_.gradients;
+      contribution = moved(OpId::kOffloadGradient, where, contribution, to.at(segment_bytes(s)));
+    }
     auto& sums = gradient(s).sums;
     if (route(s).summed) {
-      add(where, sums, b,
-          route(s).offloaded ? offload(where, contribution, catalog_.staged) : contribution);
+      add(where, sums, b, contribution);
     } else {
-      sums[b] =
-          route(s).offloaded ? offload(where, contribution, catalog_.gradients) : contribution;
+      sums[b] = contribution;
     }
     if (++gradient(s).collected == setup_.micro_batches * route(s).uses) complete(s);
-  }
-
-  BufferId offload(Where where, BufferId contribution, const PoolBySize& to) {
-    return moved(OpId::kOffloadGradient, where, contribution, to.at(segment_bytes(where.segment)));
   }
 
   void add(Where where, std::map<int, BufferId>& sums, int b, BufferId contribution) {
@@ -236,10 +234,9 @@ class Step : public ProgramWriter {
   void update(Where where) {
     const BufferId state = read_state(where);
     const BufferId fresh = fresh_slot(where);
-    update_op(
-        OpId::kAdam, where,
-        {{kRecord, record_}, {kState, state}, {kGradient, gradient_chunk(where)}, {kFresh, fresh}},
-        {.bytes = static_cast<double>(chunk(where).elems * zero::kUpdateBytesPerElem)}, record_);
+    op(OpId::kAdam, where,
+       {{kRecord, record_}, {kState, state}, {kGradient, gradient_chunk(where)}, {kFresh, fresh}},
+       {.bytes = static_cast<double>(chunk(where).elems * zero::kUpdateBytesPerElem)}, record_);
     bring_home(where, state, fresh, record_);
   }
 
@@ -248,10 +245,7 @@ class Step : public ProgramWriter {
     const BufferId at = gradient(where.segment).chunks[static_cast<std::size_t>(where.chunk)];
     if (!route(where.segment).copied_by_chunk) return at;
     const Bytes bytes = chunk(where).elems * size_of(route(where.segment).dtype);
-    const BufferId copy = transient(catalog_.host_chunks.at(bytes), bytes);
-    update_op(OpId::kOffloadGradient, where, {{kSource, at}, {kTarget, copy}},
-              {.bytes = static_cast<double>(bytes)}, record_);
-    return copy;
+    return moved(OpId::kOffloadGradient, where, at, catalog_.host_chunks.at(bytes), record_);
   }
 
   std::vector<Gradient> gradients_;  // by segment

@@ -4,8 +4,8 @@ namespace sluice::schedule {
 
 using enum Operand;
 
-void ProgramWriter::update_op(OpId id, Where where, const Bindings& operands, Cost cost,
-                              std::optional<BufferId> record) {
+void ProgramWriter::op(OpId id, Where where, const Bindings& operands, Cost cost,
+                       std::optional<BufferId> record) {
   prefetch::Op op = make_op(id, where, operands, cost);
   if (record) {
     op.predicate = {*record, static_cast<std::uint16_t>(RecordField::kApplied)};
@@ -13,10 +13,11 @@ void ProgramWriter::update_op(OpId id, Where where, const Bindings& operands, Co
   program_->op(std::move(op));
 }
 
-BufferId ProgramWriter::moved(OpId id, Where where, BufferId from, prefetch::PoolId to) {
+BufferId ProgramWriter::moved(OpId id, Where where, BufferId from, prefetch::PoolId to,
+                              std::optional<BufferId> record) {
   const Bytes bytes = program_->info(from).bytes;
   const BufferId copy = transient(to, bytes);
-  op(id, where, {{kSource, from}, {kTarget, copy}}, {.bytes = static_cast<double>(bytes)});
+  op(id, where, {{kSource, from}, {kTarget, copy}}, {.bytes = static_cast<double>(bytes)}, record);
   return copy;
 }
 
@@ -89,14 +90,14 @@ BufferId ProgramWriter::fresh_slot(Where where) {
 void ProgramWriter::bring_home(Where where, BufferId state, BufferId fresh,
                                std::optional<BufferId> record) {
   if (state != home_state(where)) {
-    update_op(OpId::kWriteState, where, {{kSource, state}, {kTarget, home_state(where)}},
-              {.bytes = static_cast<double>(state_bytes(where))}, record);
+    op(OpId::kWriteState, where, {{kSource, state}, {kTarget, home_state(where)}},
+       {.bytes = static_cast<double>(state_bytes(where))}, record);
   }
   if (fresh != home_param(where)) {
     const bool nvme = setup_.homes.offload_param == ParamHome::kNvme;
-    update_op(nvme ? OpId::kWriteWeights : OpId::kPublish, where,
-              {{kSource, fresh}, {kTarget, home_param(where)}},
-              {.bytes = static_cast<double>(fresh_bytes(where))}, record);
+    op(nvme ? OpId::kWriteWeights : OpId::kPublish, where,
+       {{kSource, fresh}, {kTarget, home_param(where)}},
+       {.bytes = static_cast<double>(fresh_bytes(where))}, record);
   }
 }
 

@@ -35,22 +35,19 @@ class ProgramWriter {
   }
 
  protected:
-  /// The next op of the program.
-  void op(OpId id, Where where, const Bindings& operands, Cost cost = {}) {
-    program_->op(make_op(id, where, operands, cost));
-  }
+  /// The next op of the program. With a record it does its work only where that says that the step
+  /// is applied.
+  void op(OpId id, Where where, const Bindings& operands, Cost cost = {},
+          std::optional<BufferId> record = std::nullopt);
   /// Arithmetic on a gradient, on the lane that works where the gradient lies.
   void gradient_op(OpId id, const GradientRoute& route, Where where, const Bindings& operands,
                    Cost cost) {
     const LaneKind lane = route.home == prefetch::Tier::kGpu ? LaneKind::kCompute : LaneKind::kCpu;
     program_->op(make_op(id, where, operands, cost, lane));
   }
-  /// An op that does its work only where the record says that the step is applied. Without a
-  /// record: always.
-  void update_op(OpId id, Where where, const Bindings& operands, Cost cost,
-                 std::optional<BufferId> record);
   /// An op that copies all of `from` into a new buffer; that buffer.
-  BufferId moved(OpId id, Where where, BufferId from, prefetch::PoolId to);
+  BufferId moved(OpId id, Where where, BufferId from, prefetch::PoolId to,
+                 std::optional<BufferId> record = std::nullopt);
 
   BufferId transient(prefetch::PoolId pool, Bytes bytes) {
     return program_->buffer({pool, bytes, catalog_.tags[pool]});

@@ -75,9 +75,11 @@ Session::Assembly::Assembly(Session& s)
     handler = wrapped.get();
   }
   executor::Resources resources{s.plan_.catalog.residents, s.plan_.catalog.pools, s.plan_.lanes};
-  if (s.job_.profile.steps) trace.emplace(ops_kept(s.plan_.programs));
-  resources.trace = s.job_.hooks.trace;
-  if (resources.trace == nullptr && trace) resources.trace = &*trace;
+  trace = s.job_.hooks.trace;
+  if (trace == nullptr && s.job_.profile.steps) {
+    trace = &ring.emplace(ops_kept(s.plan_.programs));
+  }
+  resources.trace = trace;
   driver = make_driver(s.job_.execution, resources, *handler);
 }
 

@@ -42,7 +42,8 @@ struct Session::Assembly {
   HostOps host;
   checkpoint::Writer writer;
   Conductor conductor;
-  std::optional<Trace> trace;  ///< only where a profile asks for it
+  std::optional<Trace> ring;  ///< only where a profile asks for it
+  Trace* trace = nullptr;     ///< where spans go: the hook's, else the ring, else nowhere
   std::unique_ptr<executor::Handler> wrapped;
   std::unique_ptr<executor::Driver> driver;  ///< last: it joins its threads first
 };

@@ -153,12 +153,10 @@ class Session::Loop {
       return;
     }
     const auto& program = evaluation ? s_.plan_.programs.evaluation : s_.plan_.programs.step;
-    profile_->collect(step, finished.instance, *program, ring());
+    profile_->collect(step, finished.instance, *program, *a_.trace);
     const bool last = step == std::min(s_.job_.profile.steps->last, s_.steps_);
     if (last && evaluation == evaluates(tag.step)) profile_->write();
   }
-
-  const Trace& ring() const { return s_.job_.hooks.trace ? *s_.job_.hooks.trace : *a_.trace; }
 
   void report() {
     if (pending_->step == s_.steps_ || stopping()) {
