@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/config/kind.h"
+#include "engine/zero/options.h"
 
 namespace sluice::config {
 namespace {
@@ -36,8 +37,6 @@ constexpr std::int64_t kMostEpochs = 1'000'000;
 constexpr Bytes kMostBytes = Bytes{1} << 50;
 /// The spans of more would take memory that no tier counts.
 constexpr std::int64_t kMostStepsProfiled = 100;
-/// Master weight and two moments in fp32: the smallest chunk is one grain of them.
-constexpr Bytes kGrainOfState = 12 * kGrainElems;
 
 std::vector<Field> run_fields() {
   using C = Config;
@@ -243,7 +242,7 @@ std::vector<Field> placement_fields() {
                                   {"auto", ActivationHome::kNone}}),
           "Where the inputs of the layers wait for the backward pass: none and auto are the device",
           &C::zero_optimization, &Z::offload_activation),
-      key("zero_optimization.sub_group_size", or_auto(size(kGrainOfState, kMostBytes, 1_B)),
+      key("zero_optimization.sub_group_size", or_auto(size(zero::kMinChunkState, kMostBytes, 1_B)),
           "How many bytes of state (12 per parameter) the optimizer takes at a time. auto takes "
           "what makes the simulated step shortest, from 4 to 64 MiB. DeepSpeed counts elements "
           "here, not bytes",

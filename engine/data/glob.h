@@ -14,8 +14,8 @@ namespace sluice::data {
 /// file whose own name holds such characters is found by it. Relative patterns start at the working
 /// directory.
 ///
-/// Throws  kConfig when there is no pattern, or one that matches no file (it says what that matches);
-///         kIo for a folder that cannot be listed and for a link to nothing
+/// Throws  kConfig when there is no pattern, or one that matches no file (it says what that
+///         matches); kIo for a folder that cannot be listed and for a link to nothing
 std::vector<std::string> expand_globs(const std::vector<std::string>& globs);
 
 }  // namespace sluice::data

@@ -135,6 +135,58 @@ OpRow make_row(OpId id) {
   throw Error(Errc::kLogic, "there is no such op");
 }
 
+const char* name_of(Operand operand) {
+  switch (operand) {
+    case kSource:
+      return "source";
+    case kTarget:
+      return "target";
+    case kBatch:
+      return "batch";
+    case kWeights:
+      return "weights";
+    case kGradients:
+      return "gradients";
+    case kInput:
+      return "input";
+    case kOutput:
+      return "output";
+    case kOutputGradient:
+      return "output gradient";
+    case kInputGradient:
+      return "input gradient";
+    case kKept:
+      return "kept";
+    case kLoss:
+      return "loss";
+    case kWorkspace:
+      return "workspace";
+    case kContribution:
+      return "contribution";
+    case kSum:
+      return "sum";
+    case kOtherUse:
+      return "other use";
+    case kGradient:
+      return "gradient";
+    case kNorms:
+      return "norms";
+    case kControl:
+      return "control";
+    case kRecord:
+      return "record";
+    case kState:
+      return "state";
+    case kFresh:
+      return "fresh";
+  }
+  return "?";
+}
+
+bool fits(Count count, std::size_t buffers) {
+  return count == Count::kSeveral ? buffers > 0 : buffers == 1;
+}
+
 constexpr auto kOps = static_cast<std::size_t>(OpId::kCount);
 
 template <std::size_t... I>
@@ -170,10 +222,12 @@ prefetch::Op make_op(OpId id, prefetch::Where where, const std::vector<Binding>&
   for (const OperandSpec& spec : row.operands) {
     const auto bound = std::ranges::find(bindings, spec.name, &Binding::name);
     SLUICE_CHECK(
-        bound != bindings.end() && (spec.count == Count::kSeveral || bound->buffers.size() == 1),
-        kLogic,
-        fmt::format("'{}' lacks its operand {}, or has it more than once", row.name,
-                    static_cast<int>(spec.name)));
+        bound != bindings.end(), kLogic,
+        fmt::format("'{}' has an operand '{}', which was not given", row.name, name_of(spec.name)));
+    SLUICE_CHECK(fits(spec.count, bound->buffers.size()), kLogic,
+                 fmt::format("'{}' takes one buffer{} as '{}', {} were given", row.name,
+                             spec.count == Count::kSeveral ? " or more" : "", name_of(spec.name),
+                             bound->buffers.size()));
     const auto name = static_cast<std::uint8_t>(spec.name);
     const auto& buffers = bound->buffers;
     if (spec.access != Access::kWrite) {
@@ -193,7 +247,7 @@ prefetch::BufferId buffer_of(const prefetch::Op& op, Operand name) {
   const auto at = std::ranges::find(op.names, static_cast<std::uint8_t>(name)) - op.names.begin();
   const auto n = static_cast<std::size_t>(at);
   SLUICE_CHECK(n < op.names.size(), kLogic,
-               fmt::format("{} has no operand {}", describe(op), static_cast<int>(name)));
+               fmt::format("{} has no operand '{}'", describe(op), name_of(name)));
   return n < op.reads.size() ? op.reads[n] : op.writes[n - op.reads.size()];
 }
 

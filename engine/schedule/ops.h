@@ -134,8 +134,8 @@ struct Binding {
   std::vector<prefetch::BufferId> buffers;
 };
 
-/// An op with its operands bound, in any order. Throws kLogic when one of the row is missing, or
-/// one that is not in the row was given. `lane` is for rows that have none.
+/// An op with its operands bound, in any order. Throws kLogic when one of the row is missing or
+/// bound to no buffer, or one that is not in the row was given. `lane` is for rows that have none.
 prefetch::Op make_op(OpId id, prefetch::Where where, const std::vector<Binding>& bindings,
                      prefetch::Cost cost, std::optional<LaneKind> lane = std::nullopt);
 

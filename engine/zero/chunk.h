@@ -8,16 +8,12 @@
 #include "engine/base/units.h"
 #include "engine/shape/model.h"
 #include "engine/zero/layout.h"
+#include "engine/zero/options.h"
 
 namespace sluice::zero {
 
-/// Master weight, first and second moment, all fp32.
-inline constexpr Bytes kStateBytesPerElem = 12;
 /// What one update moves: the state in and out, a gradient in.
 inline constexpr Bytes kUpdateBytesPerElem = 2 * kStateBytesPerElem + 4;
-/// The smallest chunk: one grain.
-inline constexpr Bytes kMinChunkState = kGrainElems * kStateBytesPerElem;
-static_assert(kMinChunkState == 48_KiB);
 
 struct Chunk {
   std::uint64_t first_elem;  ///< of the segment's flat buffer

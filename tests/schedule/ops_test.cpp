@@ -101,18 +101,30 @@ TEST(MakeOp, RefusesAnOperandThatIsBoundTwice) {
   }
 }
 
-TEST(MakeOp, RefusesAnotherNumberOfBuffersThanOneWhereThereIsOne) {
+TEST(MakeOp, RefusesNoBufferAndSeveralWhereThereIsOne) {
   for (const OpId id : every_op()) {
     const OpRow& row = schedule::row_of(id);
     for (std::size_t n = 0; n < row.operands.size(); ++n) {
-      if (row.operands[n].count == Count::kSeveral) continue;
       auto bindings = bindings_of(row);
-      bindings[n].buffers = {10, 11};
-      expect_refused(id, bindings, lane_for(row));
       bindings[n].buffers = {};
+      expect_refused(id, bindings, lane_for(row));
+      if (row.operands[n].count == Count::kSeveral) continue;
+      bindings[n].buffers = {10, 11};
       expect_refused(id, bindings, lane_for(row));
     }
   }
+}
+
+TEST(MakeOp, NamesTheOperandThatItLacks) {
+  auto bindings = bindings_of(schedule::row_of(OpId::kLayerBackward));
+  ASSERT_EQ(bindings[2].name, Operand::kOutputGradient);
+  bindings[2].name = Operand::kKept;
+  test::expect_error(Errc::kLogic, {"layer backward", "'output gradient'"},
+                     [&] { make_op(OpId::kLayerBackward, {}, bindings, {}); });
+  bindings[2].name = Operand::kOutputGradient;
+  bindings[2].buffers = {10, 11};
+  test::expect_error(Errc::kLogic, {"layer backward", "one buffer as 'output gradient', 2"},
+                     [&] { make_op(OpId::kLayerBackward, {}, bindings, {}); });
 }
 
 TEST(MakeOp, TakesALaneWhereTheRowHasNoneAndOnlyThere) {

@@ -249,7 +249,7 @@ Ending run_into(Job job, const Trap& trap, TrappedHandler::Counts& started) {
   };
   fs::remove_all(job.folder);
   fs::create_directories(job.folder);
-  return ending_of([&] { Session(job).run(); });
+  return ending_of([&] { make_session(job).run(); });
 }
 
 class OpFaults : public testing::TestWithParam<Execution> {};
@@ -349,7 +349,7 @@ TEST(FinalWeights, AFileThatCannotGrowLeavesNoFinalFolder) {
       if (record.step == record.steps) limit.emplace(room);
     };
     fs::create_directories(job.folder);
-    const Ending ending = ending_of([&] { Session(job).run(); });
+    const Ending ending = ending_of([&] { make_session(job).run(); });
     ASSERT_TRUE(limit);
     limit.reset();
     EXPECT_EQ(ending.code, Errc::kIo);

@@ -116,7 +116,7 @@ TEST_P(TimeOfARun, EachLanesSharesAddUpToOneAndTheBoundIsTheBusiest) {
   std::vector<data::StepRecord> records;
   made.on_step = [&](const data::StepRecord& record) { records.push_back(record); };
   std::filesystem::create_directories(made.folder);
-  Session(made).run();
+  make_session(made).run();
   ASSERT_EQ(records.size(), 5U);
   for (const data::StepRecord& record : records) {
     ASSERT_FALSE(record.lanes.empty());
