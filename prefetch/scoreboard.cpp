@@ -141,6 +141,15 @@ void Scoreboard::add_reader(Leaf& leaf, OpRef reader) const {
   readers.push_back(reader);
 }
 
+/// Whether an op of this one's stream has read the leaf since it was written: what stands behind
+/// that stands behind the write.
+bool Scoreboard::behind_a_reader(OpRef ref, const Leaf& leaf) const {
+  if (!fifo(ref)) return false;
+  return std::any_of(leaf.streams.begin(), leaf.streams.end(), [&](OpRef reader) {
+    return reader.instance < first_instance_ || op(reader).lane == op(ref).lane;
+  });
+}
+
 void Scoreboard::derive(OpRef ref, std::vector<Leaf>& transient_leaves) {
   const auto& access = program(ref.instance).accesses(ref.index);
   const LeafId first = program(ref.instance).transients().first_leaf();
@@ -149,7 +158,7 @@ void Scoreboard::derive(OpRef ref, std::vector<Leaf>& transient_leaves) {
   };
   for (const LeafId id : access.reads) {
     Leaf& l = leaf(id);
-    if (derive_.read_after_write && l.writer) depend(ref, *l.writer);
+    if (derive_.read_after_write && l.writer && !behind_a_reader(ref, l)) depend(ref, *l.writer);
   }
   for (const LeafId id : access.writes) {
     Leaf& l = leaf(id);

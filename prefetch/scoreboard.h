@@ -99,7 +99,8 @@ class Scoreboard {
   std::vector<OpRef> stream_waits(OpRef ref) const;
 
   /// Of an op that could start, and the stamp of that moment. On a stream the ops of other streams
-  /// count when they are completed, although it is enqueued before.
+  /// count when they are completed, although it is enqueued before; what an op before it on its
+  /// stream waited for need not count.
   Cause cause(OpRef ref) const { return at(ref.instance).ops[ref.index].cause; }
   std::int64_t ready_since(OpRef ref) const { return at(ref.instance).ops[ref.index].since; }
 
@@ -154,6 +155,7 @@ class Scoreboard {
   LiveOp& live(OpRef ref) { return at(ref.instance).ops[ref.index]; }
   void depend(OpRef op, OpRef on);
   void derive(OpRef op, std::vector<Leaf>& transient_leaves);
+  bool behind_a_reader(OpRef op, const Leaf& leaf) const;
   void add_reader(Leaf& leaf, OpRef reader) const;
   void forget_finished(std::vector<OpRef>& readers) const;
   void grant(PoolId pool);

@@ -53,7 +53,7 @@ TEST(Readers, ForgettingFinishedReadersKeepsThoseInFlight) {
   EXPECT_TRUE(board.has_next(2));
 }
 
-TEST(Readers, TheReadsOfOneStreamAreOneEdgeForTheNextWriterThoseOfAHostLaneOneEach) {
+TEST(Readers, OfOneStreamAreOneEdgeToEachWriterThoseOfAHostLaneOneEach) {
   for (const Lane& readers : {kStream, kHost}) {
     Writing w;
     const BufferId x = w.control();
@@ -62,8 +62,25 @@ TEST(Readers, TheReadsOfOneStreamAreOneEdgeForTheNextWriterThoseOfAHostLaneOneEa
     w.op(kSecond, {}, {x});
     auto board = board_with(w, {}, {readers, kHost});
     board.append(w.done());
-    const std::size_t war = readers.issue == Issue::kFifo ? 1 : 5;
-    EXPECT_EQ(board.edges(), 5 + war + 1);  // reads after the write, writes after them and it
+    const std::size_t edges = readers.issue == Issue::kFifo ? 1 : 5;
+    EXPECT_EQ(board.edges(),
+              edges + edges + 1);  // reads after the write, a write after them and it
+  }
+}
+
+TEST(Readers, OfAnotherStreamThanTheFirstReaderWaitForTheWriterThemselves) {
+  Writing w;
+  const BufferId x = w.control();
+  w.op(2, {}, {x});
+  for (const LaneId lane : {kFirst, kFirst, kSecond}) w.op(lane, {x}, {});
+  auto board = board_with(w, {}, {kStream, kStream, kStream});
+  board.append(w.done());
+  EXPECT_FALSE(board.has_next(kFirst));
+  EXPECT_FALSE(board.has_next(kSecond));
+  const OpRef writer = must_start(board, 2);
+  board.issued(writer);
+  for (const LaneId lane : {kFirst, kSecond}) {
+    EXPECT_THAT(board.stream_waits(must_start(board, lane)), ElementsAre(writer));
   }
 }
 
