@@ -19,18 +19,13 @@ namespace {
 /// Bytes that `new` has handed out and not got back, in the whole process.
 std::atomic<std::int64_t> live_bytes{0};
 
-void* counted_malloc(std::size_t bytes, std::size_t alignment) noexcept {
+void* counted_new(std::size_t bytes, std::size_t alignment) {
   void* memory =
       alignment > alignof(std::max_align_t)
           ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
           : std::malloc(bytes);
-  if (memory != nullptr) live_bytes += static_cast<std::int64_t>(::malloc_usable_size(memory));
-  return memory;
-}
-
-void* counted_new(std::size_t bytes, std::size_t alignment) {
-  void* memory = counted_malloc(bytes, alignment);
   if (memory == nullptr) throw std::bad_alloc();
+  live_bytes += static_cast<std::int64_t>(::malloc_usable_size(memory));
   return memory;
 }
 
@@ -42,13 +37,9 @@ void counted_delete(void* memory) noexcept {
 
 }  // namespace
 
-// Array forms call these in the C++ library and pair among themselves under ASan. The nothrow form
-// is defined since ASan has its own, whose memory would meet our delete (std::stable_sort uses it).
+// The array and nothrow forms call these.
 void* operator new(std::size_t bytes) {
   return counted_new(bytes, 1);
-}
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return counted_malloc(bytes, 1);
 }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return counted_new(bytes, static_cast<std::size_t>(alignment));
