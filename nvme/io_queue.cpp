@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "nvme/libaio_queue.h"
 #include "nvme/thread_queue.h"
 #include "nvme/uring_queue.h"
 
@@ -29,6 +30,16 @@ void check_options(const Options& options) {
 
 }  // namespace
 
+const char* name_of(Op op) {
+  switch (op) {
+    case Op::kRead:
+      return "read";
+    case Op::kWrite:
+      return "write";
+  }
+  return "";
+}
+
 void check(const Request& request) {
   SLUICE_CHECK(request.file != nullptr, kLogic, "an I/O request names no file");
   if (request.bytes == 0) return;
@@ -47,18 +58,37 @@ void check(const Request& request) {
                   kAlignment, request.offset, request.bytes, address));
 }
 
-std::unique_ptr<IoQueue> make_queue(const Options& options, std::shared_ptr<KernelSeam> seam) {
+std::unique_ptr<IoQueue> make_queue(const Options& options, Caching caching,
+                                    std::shared_ptr<KernelSeam> seam) {
   check_options(options);
-  if (options.engine == Engine::kThreads) return make_thread_queue(options, std::move(seam));
-  if (options.engine == Engine::kIoUring) return make_uring_queue(options, std::move(seam));
-  try {
-    return make_uring_queue(options, seam);
-  } catch (const Error& error) {
-    if (error.code != Errc::kEnv) throw;
-    log::warning(
-        fmt::format("{}. Using threads instead (aio.engine: threads is silent)", error.what()));
-    return make_thread_queue(options, std::move(seam));
+  switch (options.engine) {
+    case Engine::kIoUring:
+      return make_uring_queue(options, std::move(seam));
+    case Engine::kLibaio:
+      return make_libaio_queue(options, std::move(seam));
+    case Engine::kThreads:
+      return make_thread_queue(options, std::move(seam));
+    case Engine::kAuto:
+      break;
   }
+  if (caching == Caching::kPageCache) return make_thread_queue(options, std::move(seam));
+  std::string why;
+  const auto said = [&](std::unique_ptr<IoQueue> queue) {
+    if (!why.empty()) {
+      log::warning(fmt::format("{}Using {} instead (an aio.engine that is named is silent)", why,
+                               queue->describe()));
+    }
+    return queue;
+  };
+  for (const auto make : {make_uring_queue, make_libaio_queue}) {
+    try {
+      return said(make(options, seam));
+    } catch (const Error& error) {
+      if (error.code != Errc::kEnv) throw;
+      why += std::string(error.what()) + ". ";
+    }
+  }
+  return said(make_thread_queue(options, std::move(seam)));
 }
 
 }  // namespace sluice::nvme

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/base/ticket.h"
 #include "engine/base/units.h"
@@ -15,6 +17,7 @@
 namespace sluice::nvme {
 
 enum class Op : std::uint8_t { kRead, kWrite };
+const char* name_of(Op op);
 
 /// One transfer between memory and a file. The file and the memory must live until the ticket is
 /// done, also when it fails; `keep` can see to that.
@@ -30,8 +33,15 @@ struct Request {
 /// length or address that is no multiple of kAlignment.
 void check(const Request& request);
 
-/// A queue of requests. It cuts them into pieces of `block_size`, keeps at most `queue_depth`
-/// pieces in flight and parks the rest; submit() never waits for the drive.
+/// Files and memory that most requests will name. Both must outlive the queue.
+struct Enrolment {
+  std::vector<const File*> files;
+  std::vector<std::span<std::byte>> memory;
+};
+
+/// A queue of requests, for one drive. It cuts them into pieces of `block_size` and keeps at most
+/// `queue_depth` pieces of reads and as many of writes in flight; requests of a kind take turns, a
+/// piece each. The rest waits here; submit() never waits for the drive.
 ///
 /// A ticket is done without error only when every byte was transferred: short transfers are
 /// continued, interrupted ones repeated, a read that meets the end of the file fails. It is done
@@ -50,12 +60,17 @@ class IoQueue {
   /// Like close().
   virtual ~IoQueue() = default;
 
-  /// Several requests, one ticket: done when all of them are.
+  /// Several requests of one kind, one ticket: done when all of them are.
   virtual Ticket submit(std::span<const Request> requests, std::shared_ptr<void> keep) = 0;
 
   Ticket submit(const Request& request, std::shared_ptr<void> keep = nullptr) {
     return submit(std::span(&request, 1), std::move(keep));
   }
+
+  /// Once, before the requests come: where the kernel can, it looks at these files and pins this
+  /// memory now instead of at each transfer. Where it cannot, describe() says why, and nothing else
+  /// changes.
+  virtual void enrol(const Enrolment& /*most*/) {}
 
   /// Takes nothing more, and returns when everything taken is done. Again: does nothing.
   virtual void close() noexcept = 0;
@@ -73,15 +88,18 @@ class KernelSeam {
   virtual ~KernelSeam() = default;
   /// How many bytes of this piece to ask of the kernel: 1 to piece.bytes.
   virtual Bytes ask(const Request& piece) = 0;
+  /// For answer(): the transfer has not ended, and never will.
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
   /// What to tell the queue when the kernel said `result`: bytes, or a negative errno.
   virtual std::int64_t answer(const Request& piece, std::int64_t result) = 0;
 };
 
-/// The queue that `options.engine` asks for; kAuto falls back from io_uring to threads and warns,
-/// with the reason and what to allow.
+/// The queue that `options.engine` asks for, for files opened like that. kAuto takes io_uring, else
+/// libaio, else threads, and threads where transfers go through the page cache, which would make
+/// the others wait for it; describe() says why, and a warning where something can be allowed.
 ///
-/// Throws  kConfig for options out of range; kEnv when io_uring was asked for and is not allowed
-std::unique_ptr<IoQueue> make_queue(const Options& options,
+/// Throws  kConfig for options out of range; kEnv when the engine that was asked for is not allowed
+std::unique_ptr<IoQueue> make_queue(const Options& options, Caching caching,
                                     std::shared_ptr<KernelSeam> seam = nullptr);
 
 }  // namespace sluice::nvme

@@ -1,6 +1,7 @@
 /// How bytes get to the drives and back.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -9,8 +10,9 @@
 namespace sluice::nvme {
 
 enum class Engine : std::uint8_t {
-  kAuto,     ///< io_uring where the kernel allows it, else threads; said aloud
+  kAuto,     ///< the best that the kernel allows; said aloud
   kIoUring,  ///< error where it is not allowed
+  kLibaio,   ///< the kernel's older interface; useful under O_DIRECT only
   kThreads   ///< pread and pwrite on a pool of threads
 };
 
@@ -25,9 +27,10 @@ inline constexpr unsigned kMaxQueueDepth = 4096;
 struct Options {
   Engine engine = Engine::kAuto;
   Direct direct = Direct::kAuto;
-  Bytes block_size = 1_MiB;         ///< request size; a multiple of 4KiB
-  unsigned queue_depth = 32;        ///< requests in flight
-  std::optional<unsigned> threads;  ///< of the thread queue; nullopt = auto
+  Bytes block_size = 1_MiB;           ///< request size; a multiple of 4KiB
+  unsigned queue_depth = 32;          ///< reads in flight on a drive, and as many writes
+  std::optional<unsigned> threads;    ///< of the thread queue, as many for writes; nullopt = auto
+  std::chrono::seconds timeout{300};  ///< a transfer that takes longer ends the run
 };
 
 }  // namespace sluice::nvme

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -43,80 +44,154 @@ std::vector<Bytes> share_capacity(const std::vector<Place>& places, Bytes capaci
                fmt::format("nvme: needs {}, {} free ({}); free some space, add a folder on another "
                            "drive to tiers.nvme.paths, or offload less to nvme",
                            format_bytes(capacity), format_bytes(total), list_of(places, room)));
-  std::vector<std::size_t> smallest_first(places.size());
-  std::iota(smallest_first.begin(), smallest_first.end(), std::size_t{0});
-  std::stable_sort(smallest_first.begin(), smallest_first.end(),
-                   [&](std::size_t a, std::size_t b) { return room[a] < room[b]; });
+  // Who fills up first comes first, so that the others know what is left for them.
+  std::vector<std::size_t> order(places.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto seconds_to_fill = [&](std::size_t i) {
+    return static_cast<double>(room[i]) / places[i].speed;
+  };
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return seconds_to_fill(a) < seconds_to_fill(b);
+  });
+  double speed = 0;
+  for (const Place& place : places) speed += place.speed;
   std::vector<Bytes> shares(places.size(), 0);
   Bytes left = round_up(capacity, kAlignment);
-  Bytes takers = places.size();
-  for (const std::size_t i : smallest_first) {
-    shares[i] = std::min({room[i], left, round_up(div_ceil(left, takers), kAlignment)});
+  for (const std::size_t i : order) {
+    const bool last = i == order.back();
+    const auto fair = static_cast<Bytes>(static_cast<double>(left) * places[i].speed / speed);
+    shares[i] = std::min({room[i], left, last ? left : round_up(fair, kAlignment)});
     left -= shares[i];
-    --takers;
+    speed -= places[i].speed;
   }
   return shares;
 }
 
-std::vector<Part> Extent::slice(Bytes offset, Bytes n) const {
-  std::vector<Part> found;
-  for (const Part& part : parts) {
-    if (n == 0) break;
-    if (offset >= part.bytes) {
-      offset -= part.bytes;
-      continue;
+namespace {
+
+constexpr std::size_t kMostTurns = 64;  // in a round: shares are met to this fraction
+constexpr Bytes kLeastRounds = 8;
+
+/// How many turns of a round each path gets: as its share is to all, none for an empty one.
+std::vector<std::size_t> turns_of(const std::vector<Bytes>& shares) {
+  const Bytes total = std::accumulate(shares.begin(), shares.end(), Bytes{0});
+  Bytes least = total;
+  for (const Bytes share : shares) {
+    if (share > 0) least = std::min(least, share);
+  }
+  // Equal shares need one turn each, a third beside the rest three: no more than it takes.
+  const auto wanted = std::min<Bytes>(kMostTurns, div_ceil(total, std::max<Bytes>(least, 1)));
+  std::vector<std::size_t> best;
+  double best_error = std::numeric_limits<double>::infinity();
+  for (std::size_t turns = wanted; turns <= kMostTurns; ++turns) {
+    std::vector<std::size_t> counts;
+    double error = 0;
+    for (const Bytes share : shares) {
+      const double exact =
+          static_cast<double>(share) * static_cast<double>(turns) / static_cast<double>(total);
+      const auto count = share == 0 ? 0 : std::max<std::size_t>(1, static_cast<std::size_t>(std::llround(exact)));
+      counts.push_back(count);
+      error = std::max(error,
+                       std::abs(static_cast<double>(count) - exact) / static_cast<double>(turns));
     }
-    const Bytes n_here = std::min(n, part.bytes - offset);
-    found.push_back({part.path, part.offset + offset, n_here});
-    n -= n_here;
-    offset = 0;
+    if (error < best_error - 1e-3) {
+      best = counts;
+      best_error = error;
+    }
   }
-  return found;
+  return best;
 }
 
-Allocator::Allocator(std::vector<std::string> paths, const std::vector<Bytes>& capacities)
-    : paths_(std::move(paths)),
-      capacity_(capacities),
-      used_(capacities.size(), 0),
-      last_(capacities.empty() ? 0 : capacities.size() - 1) {}
-
-Extent Allocator::allocate(Bytes n) {
-  constexpr Bytes kMost = std::numeric_limits<Bytes>::max() - kAlignment;
-  SLUICE_CHECK(
-      n <= kMost && round_up(n, kAlignment) <= free(), kBudget,
-      fmt::format("nvme: asked {}, {} free of {} on {}; raise the capacity of the store",
-                  format_bytes(n), format_bytes(free()),
-                  format_bytes(std::accumulate(capacity_.begin(), capacity_.end(), Bytes{0})),
-                  fmt::join(paths_, ", ")));
-  Extent extent;
-  extent.bytes = round_up(n, kAlignment);
-  for (Bytes left = extent.bytes; left > 0;) {
-    extent.parts.push_back(take(roomiest(), left));
-    left -= extent.parts.back().bytes;
+/// The paths in turn, each as often as it is counted, spread as evenly as they can be.
+std::vector<std::size_t> interleave(const std::vector<std::size_t>& counts) {
+  std::vector<std::pair<double, std::size_t>> turns;  // when, of a round that takes 1
+  for (std::size_t path = 0; path < counts.size(); ++path) {
+    for (std::size_t i = 0; i < counts[path]; ++i) {
+      turns.emplace_back((static_cast<double>(i) + 0.5) / static_cast<double>(counts[path]), path);
+    }
   }
-  return extent;
+  std::sort(turns.begin(), turns.end());
+  std::vector<std::size_t> order;
+  for (const auto& [when, path] : turns) order.push_back(path);
+  return order;
 }
 
-Bytes Allocator::free() const {
-  Bytes total = 0;
-  for (std::size_t i = 0; i < used_.size(); ++i) total += capacity_[i] - used_[i];
-  return total;
-}
-
-std::size_t Allocator::roomiest() {
-  const std::size_t n = used_.size();
-  std::size_t best = (last_ + 1) % n;
-  for (std::size_t step = 2; step <= n; ++step) {
-    const std::size_t i = (last_ + step) % n;
-    if (capacity_[i] - used_[i] > capacity_[best] - used_[best]) best = i;
+/// Whole rounds that fit into what is left of every path.
+Bytes rounds_in(const std::vector<Bytes>& left, const std::vector<std::size_t>& counts,
+                Bytes unit) {
+  Bytes rounds = std::numeric_limits<Bytes>::max();
+  for (std::size_t path = 0; path < left.size(); ++path) {
+    if (counts[path] > 0) rounds = std::min(rounds, left[path] / (counts[path] * unit));
   }
-  return last_ = best;
+  return rounds;
 }
 
-Part Allocator::take(std::size_t path, Bytes n) {
-  const Part part{path, used_[path], std::min(n, capacity_[path] - used_[path])};
-  used_[path] += part.bytes;
-  return part;
+}  // namespace
+
+Stripes::Stripes(const std::vector<Bytes>& shares, Bytes unit) {
+  std::vector<Bytes> left = shares;
+  std::vector<Bytes> used(shares.size(), 0);
+  const auto busy = [&] {
+    return std::count_if(left.begin(), left.end(), [](Bytes bytes) { return bytes > 0; });
+  };
+  // Where the shares are no whole rounds, the rest is laid in rounds of its own, down to the last
+  // bytes, which lie path by path.
+  while (busy() > 1) {
+    const std::vector<std::size_t> counts = turns_of(left);
+    while (unit > kAlignment && rounds_in(left, counts, unit) < kLeastRounds) unit /= 2;
+    if (rounds_in(left, counts, unit) == 0) break;
+    lay(left, used, interleave(counts), unit);
+  }
+  for (std::size_t path = 0; path < left.size(); ++path) {
+    if (left[path] > 0) lay(left, used, {path}, left[path]);
+  }
+}
+
+/// As many whole rounds as fit.
+void Stripes::lay(std::vector<Bytes>& left, std::vector<Bytes>& used,
+                  std::vector<std::size_t> turns, Bytes unit) {
+  Zone zone{bytes_, 0, unit, std::move(turns), used, std::vector<Bytes>(left.size(), 0), {}};
+  for (const std::size_t path : zone.turns) {
+    zone.before.push_back(zone.per_round[path]);
+    zone.per_round[path] += unit;
+  }
+  Bytes rounds = std::numeric_limits<Bytes>::max();
+  for (std::size_t path = 0; path < left.size(); ++path) {
+    if (zone.per_round[path] > 0) rounds = std::min(rounds, left[path] / zone.per_round[path]);
+  }
+  zone.bytes = rounds * zone.turns.size() * unit;
+  for (std::size_t path = 0; path < left.size(); ++path) {
+    left[path] -= rounds * zone.per_round[path];
+    used[path] += rounds * zone.per_round[path];
+  }
+  bytes_ += zone.bytes;
+  zones_.push_back(std::move(zone));
+}
+
+std::vector<Part> Stripes::slice(Bytes begin, Bytes n) const {
+  std::vector<Part> parts;
+  auto zone = std::upper_bound(zones_.begin(), zones_.end(), begin,
+                               [](Bytes at, const Zone& z) { return at < z.begin + z.bytes; });
+  while (n > 0) {
+    const Bytes at = begin - zone->begin;
+    const Bytes turn = at / zone->unit;
+    const auto nth = static_cast<std::size_t>(turn % zone->turns.size());
+    const std::size_t path = zone->turns[nth];
+    const Bytes within = at % zone->unit;
+    const Bytes offset = zone->at[path] + turn / zone->turns.size() * zone->per_round[path] +
+                         zone->before[nth] + within;
+    const Bytes here = std::min(n, zone->unit - within);
+    if (!parts.empty() && parts.back().path == path &&
+        parts.back().offset + parts.back().bytes == offset) {
+      parts.back().bytes += here;
+    } else {
+      parts.push_back({path, offset, here});
+    }
+    begin += here;
+    n -= here;
+    if (begin == zone->begin + zone->bytes) ++zone;
+  }
+  return parts;
 }
 
 }  // namespace sluice::nvme

@@ -1,6 +1,6 @@
 /// Which bytes lie on which path: arithmetic only, no I/O.
 ///
-/// Thread  one at a time
+/// Thread  any
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,11 @@ struct Place {
   std::string path;
   std::uint64_t device = 0;  ///< folders of one device share its free bytes
   Bytes free = 0;            ///< of the device
+  double speed = 1;          ///< beside the others
 };
 
-/// How many bytes each place gets of `capacity`, in multiples of kAlignment: even shares, but a
-/// place with less room gives the rest of its share to the others.
+/// How many bytes each place gets of `capacity`, in multiples of kAlignment: as its speed is to
+/// that of the others, but a place with less room gives the rest of its share to them.
 ///
 /// Throws  kBudget with need and free when all of them together are too small
 std::vector<Bytes> share_capacity(const std::vector<Place>& places, Bytes capacity);
@@ -32,35 +33,41 @@ struct Part {
   Bytes bytes = 0;
 };
 
-/// A range of bytes that reads and writes as one, wherever its parts lie.
+/// A range of bytes of the line that Stripes lays over the paths.
 struct Extent {
+  Bytes begin = 0;
   Bytes bytes = 0;
-  std::vector<Part> parts;  ///< in order; their bytes add up
-
-  /// The parts of `n` bytes from `offset`; the range must lie inside.
-  std::vector<Part> slice(Bytes offset, Bytes n) const;
 };
 
-/// Hands out extents, and never takes one back.
-class Allocator {
+/// One line of bytes over several paths, which take turns: in any long stretch of it each path has
+/// as much as its share. Every byte of the shares is somewhere in the line, once.
+class Stripes {
  public:
-  Allocator(std::vector<std::string> paths, const std::vector<Bytes>& capacities);
+  /// What a turn holds at most.
+  static constexpr Bytes kUnit = 2_MiB;
 
-  /// `n` rounded up to kAlignment: whole on the path with the most room (of equals, the next in
-  /// turn), or cut over several when no single path has enough.
-  ///
-  /// Throws  kBudget, with asked and free
-  Extent allocate(Bytes n);
-  Bytes free() const;
+  /// `shares`: bytes per path, multiples of kAlignment.
+  explicit Stripes(const std::vector<Bytes>& shares, Bytes unit = kUnit);
+
+  Bytes bytes() const { return bytes_; }
+  /// The range must lie inside the line.
+  std::vector<Part> slice(Bytes begin, Bytes n) const;
 
  private:
-  std::size_t roomiest();
-  Part take(std::size_t path, Bytes n);
+  /// A stretch of the line in which the same turns come again and again.
+  struct Zone {
+    Bytes begin, bytes;
+    Bytes unit;                      // of one turn
+    std::vector<std::size_t> turns;  // whose each is
+    std::vector<Bytes> at;           // by path: where its part of the zone begins
+    std::vector<Bytes> per_round;    // by path: bytes in one round of turns
+    std::vector<Bytes> before;       // by turn: bytes of the same path earlier in the round
+  };
+  void lay(std::vector<Bytes>& left, std::vector<Bytes>& used, std::vector<std::size_t> turns,
+           Bytes unit);
 
-  std::vector<std::string> paths_;
-  std::vector<Bytes> capacity_;
-  std::vector<Bytes> used_;
-  std::size_t last_ = 0;
+  std::vector<Zone> zones_;  // in the order of the line
+  Bytes bytes_ = 0;
 };
 
 }  // namespace sluice::nvme

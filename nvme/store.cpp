@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -24,8 +25,7 @@ namespace fs = std::filesystem;
 /// A folder that was looked at, and its part of the store.
 struct Site {
   std::string path;
-  std::string filesystem;
-  Medium medium;
+  Filesystem on;
   Bytes bytes;
 };
 
@@ -40,8 +40,8 @@ void check_writable(const std::string& path) {
 }
 
 /// Looks only: a folder may not exist yet.
-std::vector<Site> survey(const std::vector<std::string>& paths, Bytes capacity,
-                         AllowRam allow_ram) {
+std::vector<Site> survey(const std::vector<std::string>& paths, Bytes capacity, AllowRam allow_ram,
+                         const std::vector<double>& speeds) {
   SLUICE_CHECK(!paths.empty(), kConfig,
                "tiers.nvme.paths: no folder is named; name at least one on a drive");
   std::vector<Site> sites;
@@ -53,8 +53,9 @@ std::vector<Site> survey(const std::vector<std::string>& paths, Bytes capacity,
                  fmt::format("tiers.nvme.paths: {} is {}, which is memory and not a drive; name a "
                              "folder on a drive, or set tiers.nvme.allow_ram_path: true",
                              path, on.type));
-    sites.push_back({path, on.type, on.medium, 0});
-    places.push_back({path, on.device, on.free});
+    const double speed = speeds.empty() ? 1 : speeds.at(sites.size());
+    sites.push_back({path, on, 0});
+    places.push_back({path, on.device, on.free, speed});
   }
   const std::vector<Bytes> shares = share_capacity(places, capacity);
   for (std::size_t i = 0; i < sites.size(); ++i) {
@@ -126,7 +127,7 @@ Caching caching_of(const std::string& folder, Direct direct) {
 std::vector<Bytes> check_folders(const std::vector<std::string>& paths, Bytes capacity,
                                  AllowRam allow_ram) {
   std::vector<Bytes> shares;
-  for (const Site& site : survey(paths, capacity, allow_ram)) shares.push_back(site.bytes);
+  for (const Site& site : survey(paths, capacity, allow_ram, {})) shares.push_back(site.bytes);
   return shares;
 }
 
@@ -135,22 +136,24 @@ File open_unnamed(const std::string& folder, Direct direct) {
 }
 
 Store::Store(const std::vector<std::string>& paths, Bytes capacity, const Options& options,
-             AllowRam allow_ram, std::unique_ptr<IoQueue> queue)
-    : folders_(open_folders(paths, capacity, options.direct, allow_ram)),
-      allocator_(allocator_of(folders_)),
-      queue_(queue ? std::move(queue) : make_queue(options)) {}
+             AllowRam allow_ram, const std::vector<double>& speeds, const WrapQueue& wrap)
+    : folders_(open_folders(paths, capacity, options.direct, allow_ram, speeds)),
+      stripes_(stripes_of(folders_)) {
+  make_queues(options, wrap);
+}
 
 std::vector<Store::Folder> Store::open_folders(const std::vector<std::string>& paths,
-                                               Bytes capacity, Direct direct, AllowRam allow_ram) {
-  const std::vector<Site> sites = survey(paths, capacity, allow_ram);
+                                               Bytes capacity, Direct direct, AllowRam allow_ram,
+                                               const std::vector<double>& speeds) {
+  const std::vector<Site> sites = survey(paths, capacity, allow_ram, speeds);
   for (const Site& site : sites) make_folder(site.path);
   std::vector<Folder> folders;
   for (const Site& site : sites) {
-    if (site.medium == Medium::kRam) {
+    if (site.on.medium == Medium::kRam) {
       log::warning(
           fmt::format("{} is {}: what goes to the nvme tier stays in memory "
                       "(tiers.nvme.allow_ram_path is set)",
-                      site.path, site.filesystem));
+                      site.path, site.on.type));
     }
     File file = open_unnamed(site.path, direct);
     if (direct == Direct::kAuto && file.caching() == Caching::kPageCache) {
@@ -160,19 +163,54 @@ std::vector<Store::Folder> Store::open_folders(const std::vector<std::string>& p
                       site.path));
     }
     file.preallocate(site.bytes);
-    folders.push_back({site.path, site.filesystem, site.bytes, std::move(file)});
+    folders.push_back({site.path, site.on.type, site.on.device, site.bytes, std::move(file)});
   }
   return folders;
 }
 
-Allocator Store::allocator_of(const std::vector<Folder>& folders) {
-  std::vector<std::string> paths;
-  std::vector<Bytes> capacities;
-  for (const Folder& folder : folders) {
-    paths.push_back(folder.path);
-    capacities.push_back(folder.capacity);
+Stripes Store::stripes_of(const std::vector<Folder>& folders) {
+  std::vector<Bytes> shares;
+  for (const Folder& folder : folders) shares.push_back(folder.capacity);
+  return Stripes(shares);
+}
+
+/// Folders of one filesystem are one drive.
+void Store::make_queues(const Options& options, const WrapQueue& wrap) {
+  std::vector<std::uint64_t> devices;
+  std::vector<Caching> cachings;  // by device: direct where every file is
+  for (Folder& folder : folders_) {
+    const auto at = std::ranges::find(devices, folder.device);
+    folder.drive = static_cast<std::size_t>(at - devices.begin());
+    if (at == devices.end()) {
+      devices.push_back(folder.device);
+      cachings.push_back(folder.file.caching());
+    } else if (folder.file.caching() == Caching::kPageCache) {
+      cachings[folder.drive] = Caching::kPageCache;
+    }
   }
-  return {std::move(paths), capacities};
+  for (const Caching caching : cachings) {
+    auto queue = make_queue(options, caching);
+    queues_.push_back(wrap ? wrap(std::move(queue)) : std::move(queue));
+  }
+}
+
+void Store::enrol(const std::vector<std::span<std::byte>>& memory) {
+  for (std::size_t drive = 0; drive < queues_.size(); ++drive) {
+    Enrolment most{{}, memory};
+    for (const Folder& folder : folders_) {
+      if (folder.drive == drive) most.files.push_back(&folder.file);
+    }
+    queues_[drive]->enrol(most);
+  }
+}
+
+Extent Store::allocate(Bytes n) {
+  SLUICE_CHECK(n <= free(), kBudget,
+               fmt::format("nvme: asked {}, {} free of {}; raise the capacity of the store",
+                           format_bytes(n), format_bytes(free()), format_bytes(stripes_.bytes())));
+  const Extent extent{used_, round_up(n, kAlignment)};
+  used_ += extent.bytes;
+  return extent;
 }
 
 Ticket Store::read(const Extent& extent, Bytes offset, std::span<std::byte> dst,
@@ -196,23 +234,33 @@ Ticket Store::transfer(Op op, const Extent& extent, Bytes offset, std::span<std:
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
   SLUICE_CHECK(address % kAlignment == 0, kLogic,
                fmt::format("nvme: memory at {:#x} is not aligned to {}", address, kAlignment));
-  std::vector<Request> requests;
-  for (const Part& part : extent.slice(offset, memory.size())) {
-    SLUICE_CHECK(
-        part.path < folders_.size() && part.offset + part.bytes <= folders_[part.path].capacity,
-        kLogic, "nvme: an extent of another store");
-    requests.push_back({op, &folders_[part.path].file, part.offset, memory.data(), part.bytes});
+  SLUICE_CHECK(extent.begin <= used_ && extent.bytes <= used_ - extent.begin, kLogic,
+               "nvme: an extent of another store");
+  std::vector<std::vector<Request>> requests(queues_.size());
+  for (const Part& part : stripes_.slice(extent.begin + offset, memory.size())) {
+    const Folder& folder = folders_[part.path];
+    requests[folder.drive].push_back({op, &folder.file, part.offset, memory.data(), part.bytes});
     memory = memory.subspan(part.bytes);
   }
-  return queue_->submit(requests, std::move(keep));
+  std::vector<Ticket> tickets;
+  for (std::size_t drive = 0; drive < queues_.size(); ++drive) {
+    if (!requests[drive].empty()) {
+      tickets.push_back(queues_[drive]->submit(requests[drive], keep));
+    }
+  }
+  return Ticket::all(std::move(tickets));
 }
 
 std::string Store::describe() const {
-  std::string text = queue_->describe();
-  for (const Folder& folder : folders_) {
-    text += fmt::format("; {} {} {} {}", folder.path, folder.filesystem,
-                        folder.file.caching() == Caching::kDirect ? "direct" : "page cache",
-                        format_bytes(folder.capacity));
+  std::string text;
+  for (std::size_t drive = 0; drive < queues_.size(); ++drive) {
+    text += fmt::format("{}{}", drive == 0 ? "" : "; ", queues_[drive]->describe());
+    for (const Folder& folder : folders_) {
+      if (folder.drive != drive) continue;
+      text += fmt::format("; {} {} {} {}", folder.path, folder.filesystem,
+                          folder.file.caching() == Caching::kDirect ? "direct" : "page cache",
+                          format_bytes(folder.capacity));
+    }
   }
   return text;
 }

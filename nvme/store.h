@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,7 +24,8 @@ enum class AllowRam : std::uint8_t {
 };
 
 /// Whether a store of `capacity` bytes can be made here, by looking only: nothing is made or
-/// written, and the folders need not exist yet. Returns what each folder would hold of it.
+/// written, and the folders need not exist yet. Returns what each folder would hold of it, were all
+/// equally fast.
 ///
 /// Throws  kConfig for no path, one that is no folder or not writable, or is memory; kBudget with
 ///         need and free when it does not fit, or when `ulimit -f` forbids a file so large
@@ -36,28 +38,36 @@ std::vector<Bytes> check_folders(const std::vector<std::string>& paths, Bytes ca
 /// Throws  kEnv when `direct` is kTrue and O_DIRECT does not work; kIo
 File open_unnamed(const std::string& folder, Direct direct);
 
-/// Bytes on drives. Each folder holds one file, whose space is reserved and whose name is removed
-/// before the constructor returns: whatever ends the process then, nothing is left behind.
+/// What stands in a queue's place, given that queue: for tests.
+using WrapQueue = std::function<std::unique_ptr<IoQueue>(std::unique_ptr<IoQueue>)>;
+
+/// Bytes on drives, striped over them (placement.h). Each folder holds one file, whose space is
+/// reserved and whose name is removed before the constructor returns: whatever ends the process
+/// then, nothing is left behind. Each drive has a queue of its own.
 ///
-/// Owns    its files and its queue; the destructor waits for what is in flight
+/// Owns    its files and its queues; the destructor waits for what is in flight
 /// Thread  allocate() one at a time, before the run; read() and write() from any thread
 /// Throws  kLogic for a range outside the extent, memory not aligned to kAlignment, and under
 ///         O_DIRECT an offset or length that is no multiple of it; kIo from the ticket
 class Store {
  public:
-  /// Does check_folders() before it makes or writes anything. `queue` replaces the one that
-  /// `options.engine` asks for.
+  /// Does check_folders() before it makes or writes anything. `speeds`: of the paths, beside each
+  /// other; empty: all alike.
   ///
-  /// Throws  as check_folders(); kEnv when `options.direct` is kTrue and does not work
+  /// Throws  as check_folders() and make_queue(); kEnv when `options.direct` is kTrue and does not
+  ///         work
   Store(const std::vector<std::string>& paths, Bytes capacity, const Options& options,
-        AllowRam allow_ram, std::unique_ptr<IoQueue> queue = nullptr);
+        AllowRam allow_ram, const std::vector<double>& speeds = {}, const WrapQueue& wrap = {});
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// Throws  kBudget when the store is full
-  Extent allocate(Bytes n) { return allocator_.allocate(n); }
+  /// `n` rounded up to kAlignment. Never given back. Throws  kBudget when the store is full
+  Extent allocate(Bytes n);
   /// Bytes not allocated yet.
-  Bytes free() const { return allocator_.free(); }
+  Bytes free() const { return stripes_.bytes() - used_; }
+
+  /// Memory that most transfers will use: see IoQueue::enrol().
+  void enrol(const std::vector<std::span<std::byte>>& memory);
 
   /// The memory must live until the ticket is done; `keep` is held until then and can own it.
   Ticket read(const Extent& extent, Bytes offset, std::span<std::byte> dst,
@@ -72,18 +82,23 @@ class Store {
   struct Folder {
     std::string path;
     std::string filesystem;
+    std::uint64_t device;
     Bytes capacity;
     File file;
+    std::size_t drive = 0;  ///< index of its queue
   };
   static std::vector<Folder> open_folders(const std::vector<std::string>& paths, Bytes capacity,
-                                          Direct direct, AllowRam allow_ram);
-  static Allocator allocator_of(const std::vector<Folder>& folders);
+                                          Direct direct, AllowRam allow_ram,
+                                          const std::vector<double>& speeds);
+  static Stripes stripes_of(const std::vector<Folder>& folders);
+  void make_queues(const Options& options, const WrapQueue& wrap);
   Ticket transfer(Op op, const Extent& extent, Bytes offset, std::span<std::byte> memory,
                   std::shared_ptr<void> keep);
 
   std::vector<Folder> folders_;
-  Allocator allocator_;
-  std::unique_ptr<IoQueue> queue_;  // last, so that it drains before the files close
+  Stripes stripes_;
+  Bytes used_ = 0;
+  std::vector<std::unique_ptr<IoQueue>> queues_;  // last, so that they drain before the files close
 };
 
 }  // namespace sluice::nvme

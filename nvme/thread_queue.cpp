@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -20,20 +21,133 @@
 namespace sluice::nvme {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // Enough to fill one drive at 1 MiB a request, few enough to be idle cheaply.
 constexpr unsigned kAutoThreads = 8;
+/// How often the transfers in flight are looked at.
+constexpr std::chrono::milliseconds kLook{250};
+
+/// What the threads of a queue share. It outlives the queue when one of them hangs in the kernel.
+class Workers {
+ public:
+  Workers(const Options& options, std::shared_ptr<KernelSeam> seam)
+      : timeout_(options.timeout), seam_(std::move(seam)) {}
+
+  void push(std::shared_ptr<Job> job) {
+    {
+      const std::lock_guard lock(mutex_);
+      SLUICE_CHECK(!closed_, kLogic, "an I/O request came after its queue was closed");
+      if (lost_) std::rethrow_exception(lost_);
+      if (job) backlog_.push(std::move(job));
+    }
+    changed_.notify_all();
+  }
+
+  /// Returns when everything taken is done: true; or when it never will be: false.
+  bool close() {
+    std::unique_lock lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return lost_ || over(); });
+    return lost_ == nullptr;
+  }
+
+  void work(Op op) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return lost_ || closed_ || backlog_.has(op); });
+      if (lost_ || !backlog_.has(op)) return;
+      Piece piece = backlog_.take(op);
+      in_flight_.push_back(&piece);
+      transfer(piece, lock);
+      if (lost_) return;
+      std::erase(in_flight_, &piece);
+      const bool last = piece.job->end(std::move(piece.error));
+      if (closed_) changed_.notify_all();
+      if (!last) continue;
+      lock.unlock();
+      piece.job->finish();
+      piece.job.reset();
+      lock.lock();
+    }
+  }
+
+  /// Until the queue is closed: fails everything once a transfer is overdue.
+  void watch() {
+    std::unique_lock lock(mutex_);
+    while (!lost_ && !(closed_ && over())) {
+      changed_.wait_for(lock, kLook);
+      const auto late = std::ranges::find_if(
+          in_flight_, [&](const Piece* piece) { return Clock::now() - piece->since > timeout_; });
+      if (late == in_flight_.end()) continue;
+      lost_ = std::make_exception_ptr(overdue(**late, timeout_, in_flight_.size()));
+      for (const Piece* piece : in_flight_) piece->job->abandon(lost_);
+      backlog_.abandon(lost_);
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  bool over() { return backlog_.empty() && in_flight_.empty(); }
+
+  /// The lock is held but while the kernel works. Once the queue is lost, files and memory of the
+  /// piece may be gone.
+  void transfer(Piece& piece, std::unique_lock<std::mutex>& lock) {
+    for (Step step = Step::kAgain; step == Step::kAgain || step == Step::kAgainLater;) {
+      piece.since = Clock::now();
+      const Request rest = piece.rest;
+      const int fd = rest.file->fd();
+      lock.unlock();
+      if (step == Step::kAgainLater) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const std::int64_t result = call_kernel(rest, fd);
+      lock.lock();
+      if (result == KernelSeam::kNever) changed_.wait(lock, [this] { return lost_ != nullptr; });
+      if (lost_) return;
+      step = advance(piece, result);
+    }
+  }
+
+  std::int64_t call_kernel(const Request& piece, int fd) const {
+    const Bytes bytes = seam_ ? seam_->ask(piece) : piece.bytes;
+    const auto offset = static_cast<off_t>(piece.offset);
+    const ssize_t moved = piece.op == Op::kRead ? ::pread(fd, piece.data, bytes, offset)
+                                                : ::pwrite(fd, piece.data, bytes, offset);
+    const std::int64_t result = moved >= 0 ? moved : -errno;
+    return seam_ ? seam_->answer(piece, result) : result;
+  }
+
+  const std::chrono::seconds timeout_;
+  const std::shared_ptr<KernelSeam> seam_;
+  std::mutex mutex_;  // guards what follows, and the jobs
+  std::condition_variable changed_;
+  Backlog backlog_;
+  std::vector<Piece*> in_flight_;  // on the stacks of their threads
+  bool closed_ = false;
+  std::exception_ptr lost_;
+};
 
 class ThreadQueue final : public IoQueue {
  public:
   ThreadQueue(const Options& options, std::shared_ptr<KernelSeam> seam)
-      : block_size_(options.block_size), seam_(std::move(seam)) {
-    const unsigned n = std::min(options.threads.value_or(kAutoThreads), options.queue_depth);
+      : block_size_(options.block_size),
+        each_way_(std::min(options.threads.value_or(kAutoThreads), options.queue_depth)),
+        workers_(std::make_shared<Workers>(options, std::move(seam))) {
     try {
-      for (unsigned i = 0; i < n; ++i) threads_.emplace_back([this] { work(); });
+      threads_.emplace_back([workers = workers_] {
+        name_this_thread("nvme watch");
+        workers->watch();
+      });
+      for (unsigned i = 0; i < 2 * each_way_; ++i) {
+        threads_.emplace_back([workers = workers_, op = i % 2 == 0 ? Op::kRead : Op::kWrite] {
+          name_this_thread("nvme io");
+          workers->work(op);
+        });
+      }
     } catch (const std::system_error& error) {
       close();
-      throw Error(Errc::kEnv, fmt::format("cannot start {} I/O threads: {}; lower aio.threads", n,
-                                          error.what()));
+      throw Error(Errc::kEnv, fmt::format("cannot start {} I/O threads: {}; lower aio.threads",
+                                          2 * each_way_ + 1, error.what()));
     }
   }
   ~ThreadQueue() override { close(); }
@@ -41,75 +155,33 @@ class ThreadQueue final : public IoQueue {
   using IoQueue::submit;
   Ticket submit(std::span<const Request> requests, std::shared_ptr<void> keep) override {
     auto job = std::make_shared<Job>(requests, block_size_, std::move(keep));
-    Ticket ticket = job->has_next() ? job->ticket() : Ticket();
-    {
-      const std::lock_guard lock(mutex_);
-      SLUICE_CHECK(!closed_, kLogic, "an I/O request came after its queue was closed");
-      if (job->has_next()) backlog_.push(std::move(job));
-    }
-    wake_.notify_all();
+    if (!job->has_next()) job.reset();
+    Ticket ticket = job ? job->ticket() : Ticket();
+    workers_->push(std::move(job));
     return ticket;
   }
 
   void close() noexcept override {
     std::call_once(closing_, [this] {
-      {
-        const std::lock_guard lock(mutex_);
-        closed_ = true;
+      const bool whole = workers_->close();
+      for (std::thread& thread : threads_) {
+        if (whole) {
+          thread.join();
+        } else {
+          thread.detach();
+        }
       }
-      wake_.notify_all();
-      for (std::thread& thread : threads_) thread.join();
     });
   }
 
   std::string describe() const override {
-    return fmt::format("threads, {} x {} in flight", threads_.size(), format_bytes(block_size_));
+    return fmt::format("threads, {} x {} in flight each way", each_way_, format_bytes(block_size_));
   }
 
  private:
-  void work() {
-    name_this_thread("nvme io");
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      wake_.wait(lock, [this] { return !backlog_.empty() || closed_; });
-      if (backlog_.empty()) return;
-      Piece piece = backlog_.take();
-      lock.unlock();
-      transfer(piece);
-      lock.lock();
-      if (piece.job->end(std::move(piece.error))) {
-        lock.unlock();
-        piece.job->finish();
-        piece.job.reset();
-        lock.lock();
-      }
-    }
-  }
-
-  void transfer(Piece& piece) {
-    for (;;) {
-      const Step step = advance(piece, call_kernel(piece.rest));
-      if (step == Step::kDone || step == Step::kFailed) return;
-      if (step == Step::kAgainLater) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-
-  std::int64_t call_kernel(const Request& piece) {
-    const Bytes bytes = seam_ ? seam_->ask(piece) : piece.bytes;
-    const auto offset = static_cast<off_t>(piece.offset);
-    const ssize_t moved = piece.op == Op::kRead
-                              ? ::pread(piece.file->fd(), piece.data, bytes, offset)
-                              : ::pwrite(piece.file->fd(), piece.data, bytes, offset);
-    const std::int64_t result = moved >= 0 ? moved : -errno;
-    return seam_ ? seam_->answer(piece, result) : result;
-  }
-
   const Bytes block_size_;
-  const std::shared_ptr<KernelSeam> seam_;
-  std::mutex mutex_;  // guards the backlog, the jobs in it or in flight, and closed_
-  std::condition_variable wake_;
-  Backlog backlog_;
-  bool closed_ = false;
+  const unsigned each_way_;
+  const std::shared_ptr<Workers> workers_;
   std::once_flag closing_;
   std::vector<std::thread> threads_;
 };

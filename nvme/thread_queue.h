@@ -7,7 +7,8 @@
 
 namespace sluice::nvme {
 
-/// `options.threads` threads, at most `queue_depth`; without a number, 8.
+/// `options.threads` threads for reads and as many for writes, at most `queue_depth` each; without
+/// a number, 8.
 std::unique_ptr<IoQueue> make_thread_queue(const Options& options,
                                            std::shared_ptr<KernelSeam> seam);
 

@@ -33,9 +33,9 @@ std::string hint_of(int error) {
 
 Step fail(Piece& piece, const std::string& why) {
   const Request& at = piece.rest;
-  piece.error = std::make_exception_ptr(Error(
-      Errc::kIo, fmt::format("{}: {} of {} bytes at offset {} failed: {}", at.file->path(),
-                             at.op == Op::kRead ? "read" : "write", at.bytes, at.offset, why)));
+  piece.error = std::make_exception_ptr(
+      Error(Errc::kIo, fmt::format("{}: {} of {} bytes at offset {} failed: {}", at.file->path(),
+                                   name_of(at.op), at.bytes, at.offset, why)));
   return Step::kFailed;
 }
 
@@ -58,6 +58,8 @@ Job::Job(std::span<const Request> requests, Bytes block_size, std::shared_ptr<vo
     : block_size_(block_size), keep_(keep), source_(std::move(keep)) {
   for (const Request& request : requests) {
     check(request);
+    SLUICE_CHECK(request.op == requests.front().op, kLogic,
+                 "the requests of one ticket all read or all write");
     if (request.bytes > 0) requests_.push_back(request);
   }
 }
@@ -112,16 +114,40 @@ Step advance(Piece& piece, std::int64_t result) {
   return rest.bytes == 0 ? Step::kDone : Step::kAgain;
 }
 
-bool Backlog::empty() {
-  while (!jobs_.empty() && !jobs_.front()->has_next()) jobs_.pop_front();
-  return jobs_.empty();
+Error overdue(const Piece& piece, std::chrono::seconds timeout, std::size_t in_flight) {
+  const Request& at = piece.rest;
+  return Error(Errc::kIo,
+               fmt::format("{}: {} of {} bytes at offset {} has not come back for {} s, of {} in "
+                           "flight; the drive or its driver hangs: see `dmesg`, or raise "
+                           "aio.timeout",
+                           at.file->path(), name_of(at.op), at.bytes, at.offset, timeout.count(),
+                           in_flight));
 }
 
-Piece Backlog::take() {
+void Backlog::push(std::shared_ptr<Job> job) {
+  const Op op = job->op();
+  jobs(op).push_back(std::move(job));
+}
+
+/// One whose piece failed since it took its turn has none left.
+bool Backlog::has(Op op) {
+  while (!jobs(op).empty() && !jobs(op).front()->has_next()) jobs(op).pop_front();
+  return !jobs(op).empty();
+}
+
+Piece Backlog::take(Op op) {
   Piece piece;
-  piece.job = jobs_.front();
+  piece.job = std::move(jobs(op).front());
+  jobs(op).pop_front();
   piece.rest = piece.job->next();
+  if (piece.job->has_next()) jobs(op).push_back(piece.job);
   return piece;
+}
+
+void Backlog::abandon(const std::exception_ptr& error) {
+  for (auto& of_one_kind : jobs_) {
+    for (const auto& job : std::exchange(of_one_kind, {})) job->abandon(error);
+  }
 }
 
 }  // namespace sluice::nvme

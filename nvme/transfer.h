@@ -3,6 +3,8 @@
 /// Thread  none of its own; each queue guards its jobs
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -11,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/base/ticket.h"
 #include "nvme/io_queue.h"
 
@@ -19,10 +22,12 @@ namespace sluice::nvme {
 /// What one submit() brought: its requests, how much of them is under way, and the ticket.
 class Job {
  public:
-  /// Throws  kLogic when a request fails check()
+  /// Throws  kLogic when a request fails check(), or some read and others write
   Job(std::span<const Request> requests, Bytes block_size, std::shared_ptr<void> keep);
 
   Ticket ticket() const { return source_.ticket(); }
+  /// Of a job that has_next().
+  Op op() const { return requests_[at_].op; }
 
   /// False too once a piece has failed: the rest is not worth writing.
   bool has_next() const { return !error_ && at_ < requests_.size(); }
@@ -53,6 +58,7 @@ struct Piece {
   std::shared_ptr<Job> job;
   Request rest;         ///< what is still to be transferred
   unsigned stalls = 0;  ///< answers in a row that brought it no further
+  std::chrono::steady_clock::time_point since = {};  ///< when it was given to the kernel
   std::exception_ptr error;
 };
 
@@ -66,16 +72,24 @@ enum class Step : std::uint8_t {
 /// Moves a piece on by what the kernel answered: bytes, or a negative errno.
 Step advance(Piece& piece, std::int64_t result);
 
-/// The jobs that still have pieces to issue, first come first served.
+/// What to say of a piece that the kernel has had for longer than `timeout`, `in_flight` pieces in
+/// all.
+Error overdue(const Piece& piece, std::chrono::seconds timeout, std::size_t in_flight);
+
+/// The jobs that still have pieces to issue. Reads and writes apart; those of one kind take turns,
+/// a piece each, so that a short one is not kept waiting by a long one.
 class Backlog {
  public:
-  void push(std::shared_ptr<Job> job) { jobs_.push_back(std::move(job)); }
-  bool empty();
-  /// Needs !empty().
-  Piece take();
+  void push(std::shared_ptr<Job> job);
+  bool has(Op op);
+  bool empty() { return !has(Op::kRead) && !has(Op::kWrite); }
+  /// Needs has(op).
+  Piece take(Op op);
+  void abandon(const std::exception_ptr& error);
 
  private:
-  std::deque<std::shared_ptr<Job>> jobs_;
+  std::deque<std::shared_ptr<Job>>& jobs(Op op) { return jobs_[static_cast<std::size_t>(op)]; }
+  std::array<std::deque<std::shared_ptr<Job>>, 2> jobs_;  // by Op
 };
 
 }  // namespace sluice::nvme

@@ -3,22 +3,18 @@
 #include <fmt/format.h>
 #include <liburing.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <fstream>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/base/threads.h"
-#include "nvme/transfer.h"
+#include "nvme/ring.h"
 
 namespace sluice::nvme {
 namespace {
@@ -26,6 +22,7 @@ namespace {
 // The submission side may be shorter than the queue is deep: it only holds what one call hands
 // over.
 constexpr unsigned kMaxSubmission = 64;
+constexpr Bytes kMaxPinned = 1_GiB;  // of one buffer, by the kernel's rule
 
 int read_disabled() {
   std::ifstream file("/proc/sys/kernel/io_uring_disabled");
@@ -37,29 +34,119 @@ Error not_available(int error) {
   return Error(Errc::kEnv, why_no_uring(error, read_disabled()));
 }
 
+std::string message_of(int error) {
+  return std::generic_category().message(error);
+}
+
+/// How a ring may be set up, the best first; a kernel that does not know one of the flags says so.
+struct Mode {
+  unsigned flags;
+  const char* name;
+};
+constexpr Mode kModes[] = {
+    {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, "deferred task work"},  // 6.1
+    {IORING_SETUP_COOP_TASKRUN, "cooperative task work"},                             // 5.19
+    {0, ""},
+};
+
 /// A ring that has proved itself: setup, the operations we need, and one round trip, because some
 /// sandboxes allow the first and refuse the last.
-class Ring {
+class UringRing final : public Ring {
  public:
-  explicit Ring(unsigned depth) {
-    io_uring_params params = {};
-    params.flags = IORING_SETUP_CQSIZE;
-    params.cq_entries = depth + 1;  // the pieces and the wake-up
-    const int made =
-        io_uring_queue_init_params(std::min(depth + 1, kMaxSubmission), &ring_, &params);
-    if (made < 0) throw not_available(-made);
-    const int error = try_out();
+  UringRing(unsigned transfers, const EventFd& wake) : wake_(wake) {
+    int error = EINVAL;
+    for (const Mode& mode : kModes) {
+      error = set_up(transfers, mode);
+      if (error == 0) mode_ = mode.name;
+      if (error != EINVAL) break;
+    }
+    if (error != 0) throw not_available(error);
+    error = try_out();
     if (error == 0) return;
     io_uring_queue_exit(&ring_);
     throw not_available(error);
   }
-  Ring(const Ring&) = delete;
-  Ring& operator=(const Ring&) = delete;
-  ~Ring() { io_uring_queue_exit(&ring_); }
+  ~UringRing() override { io_uring_queue_exit(&ring_); }
 
-  io_uring* get() { return &ring_; }
+  void prepare(Piece& piece, Bytes bytes) override {
+    const Request& rest = piece.rest;
+    const auto file = std::find(files_.begin(), files_.end(), rest.file);
+    const bool known = file != files_.end();
+    const int fd = known ? static_cast<int>(file - files_.begin()) : rest.file->fd();
+    const auto size = static_cast<unsigned>(bytes);
+    io_uring_sqe* sqe = next_sqe();
+    if (const std::optional<int> buffer = pinned(rest.data, bytes)) {
+      if (rest.op == Op::kRead) {
+        io_uring_prep_read_fixed(sqe, fd, rest.data, size, rest.offset, *buffer);
+      } else {
+        io_uring_prep_write_fixed(sqe, fd, rest.data, size, rest.offset, *buffer);
+      }
+    } else if (rest.op == Op::kRead) {
+      io_uring_prep_read(sqe, fd, rest.data, size, rest.offset);
+    } else {
+      io_uring_prep_write(sqe, fd, rest.data, size, rest.offset);
+    }
+    if (known) sqe->flags |= IOSQE_FIXED_FILE;
+    io_uring_sqe_set_data(sqe, &piece);
+  }
+
+  void enter(std::chrono::milliseconds at_most) override {
+    arm();
+    __kernel_timespec limit = {};
+    limit.tv_sec = at_most.count() / 1000;
+    limit.tv_nsec = at_most.count() % 1000 * 1'000'000;
+    io_uring_cqe* first = nullptr;
+    judge(io_uring_submit_and_wait_timeout(&ring_, &first, 1, &limit, nullptr));
+  }
+
+  std::optional<Answer> answer() override {
+    io_uring_cqe* cqe = nullptr;
+    while (io_uring_peek_cqe(&ring_, &cqe) == 0) {
+      const Answer answer{static_cast<Piece*>(io_uring_cqe_get_data(cqe)), cqe->res};
+      io_uring_cqe_seen(&ring_, cqe);
+      if (answer.piece != nullptr) return answer;
+      wake_.clear();
+      armed_ = false;
+    }
+    return std::nullopt;
+  }
+
+  std::string enrol(const Enrolment& most) override {
+    std::vector<int> descriptors;
+    for (const File* file : most.files) descriptors.push_back(file->fd());
+    const int files = io_uring_register_files(&ring_, descriptors.data(),
+                                              static_cast<unsigned>(descriptors.size()));
+    if (files == 0) files_ = most.files;
+
+    std::vector<iovec> buffers;
+    for (const std::span<std::byte> memory : most.memory) {
+      for (Bytes at = 0; at < memory.size(); at += kMaxPinned) {
+        buffers.push_back({memory.data() + at, std::min(kMaxPinned, memory.size() - at)});
+      }
+    }
+    const int pinned = buffers.empty()
+                           ? 0
+                           : io_uring_register_buffers(&ring_, buffers.data(),
+                                                       static_cast<unsigned>(buffers.size()));
+    if (pinned == 0) buffers_ = std::move(buffers);
+    enrolled_ = fmt::format(", {}, {}", files == 0 ? "fixed files" : "files looked up each time",
+                            pinned == 0 ? "fixed buffers" : why_not_pinned(-pinned));
+    return pinned == 0 ? "" : why_not_pinned(-pinned);
+  }
+
+  std::string describe() const override {
+    return fmt::format("io_uring{}{}{}", *mode_ == 0 ? "" : ", ", mode_, enrolled_);
+  }
 
  private:
+  int set_up(unsigned transfers, const Mode& mode) {
+    io_uring_params params = {};
+    params.flags = IORING_SETUP_CQSIZE | mode.flags;
+    params.cq_entries = transfers + 2;  // the wake-up, and a timer on kernels before 5.11
+    ring_ = {};
+    return -io_uring_queue_init_params(std::min(transfers + 2, kMaxSubmission), &ring_, &params);
+  }
+
   int try_out() {
     io_uring_probe* probe = io_uring_get_probe_ring(&ring_);
     if (probe == nullptr) return ENOSYS;
@@ -77,220 +164,62 @@ class Ring {
     return 0;
   }
 
-  io_uring ring_ = {};
-};
-
-class EventFd {
- public:
-  EventFd() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    SLUICE_CHECK(fd_ >= 0, kEnv,
-                 fmt::format("cannot make an eventfd for io_uring: {}; raise `ulimit -n`",
-                             std::generic_category().message(errno)));
-  }
-  EventFd(const EventFd&) = delete;
-  EventFd& operator=(const EventFd&) = delete;
-  ~EventFd() { ::close(fd_); }
-
-  int get() const { return fd_; }
-  // Neither can fail in a way that matters: a full counter wakes too, an empty one was read before.
-  void signal() const { [[maybe_unused]] const int done = ::eventfd_write(fd_, 1); }
-  void clear() const {
-    eventfd_t count = 0;
-    [[maybe_unused]] const int done = ::eventfd_read(fd_, &count);
-  }
-
- private:
-  int fd_;
-};
-
-class UringQueue final : public IoQueue {
- public:
-  UringQueue(const Options& options, std::shared_ptr<KernelSeam> seam)
-      : block_size_(options.block_size),
-        seam_(std::move(seam)),
-        ring_(options.queue_depth),
-        slots_(options.queue_depth) {
-    for (Piece& slot : slots_) free_.push_back(&slot);
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error& error) {
-      throw Error(Errc::kEnv, fmt::format("cannot start the io_uring thread: {}", error.what()));
-    }
-  }
-  ~UringQueue() override { close(); }
-
-  using IoQueue::submit;
-  Ticket submit(std::span<const Request> requests, std::shared_ptr<void> keep) override {
-    auto job = std::make_shared<Job>(requests, block_size_, std::move(keep));
-    Ticket ticket = job->has_next() ? job->ticket() : Ticket();
-    {
-      const std::lock_guard lock(mutex_);
-      SLUICE_CHECK(!closed_, kLogic, "an I/O request came after its queue was closed");
-      if (lost_) std::rethrow_exception(lost_);
-      if (job->has_next()) inbox_.push_back(std::move(job));
-    }
-    wake_.signal();
-    return ticket;
-  }
-
-  void close() noexcept override {
-    std::call_once(closing_, [this] {
-      {
-        const std::lock_guard lock(mutex_);
-        closed_ = true;
-      }
-      wake_.signal();
-      thread_.join();
-    });
-  }
-
-  std::string describe() const override {
-    return fmt::format("io_uring, {} x {} in flight", slots_.size(), format_bytes(block_size_));
-  }
-
- private:
-  // Everything below runs on the ring's thread alone.
-
-  void run() {
-    name_this_thread("nvme ring");
-    try {
-      for (;;) {
-        const bool closed = take_inbox();
-        fill();
-        if (closed && backlog_.empty() && free_.size() == slots_.size()) return;
-        enter(1);
-        reap();
-      }
-    } catch (...) {
-      lose(std::current_exception());
-    }
-  }
-
-  /// True when nothing will follow.
-  bool take_inbox() {
-    if (!wake_armed_) {
-      io_uring_sqe* sqe = next_sqe();
-      io_uring_prep_poll_add(sqe, wake_.get(), POLLIN);
-      io_uring_sqe_set_data(sqe, nullptr);
-      wake_armed_ = true;
-    }
-    const std::lock_guard lock(mutex_);
-    for (auto& job : inbox_) backlog_.push(std::move(job));
-    inbox_.clear();
-    return closed_;
-  }
-
-  void fill() {
-    // next_sqe() may reap and so add to `again_`: take what there is now, the rest comes next time.
-    for (Piece* piece : std::exchange(again_, {})) issue(piece);
-    while (!free_.empty() && !backlog_.empty()) {
-      Piece* slot = free_.back();
-      free_.pop_back();
-      *slot = backlog_.take();
-      issue(slot);
-    }
-  }
-
-  void issue(Piece* piece) {
+  /// Wakes when the eventfd is signalled.
+  void arm() {
+    if (std::exchange(armed_, true)) return;
     io_uring_sqe* sqe = next_sqe();
-    const Request& rest = piece->rest;
-    const auto bytes = static_cast<unsigned>(seam_ ? seam_->ask(rest) : rest.bytes);
-    if (rest.op == Op::kRead) {
-      io_uring_prep_read(sqe, rest.file->fd(), rest.data, bytes, rest.offset);
-    } else {
-      io_uring_prep_write(sqe, rest.file->fd(), rest.data, bytes, rest.offset);
-    }
-    io_uring_sqe_set_data(sqe, piece);
+    io_uring_prep_poll_add(sqe, wake_.get(), POLLIN);
+    io_uring_sqe_set_data(sqe, nullptr);
   }
 
   io_uring_sqe* next_sqe() {
     for (;;) {
-      if (io_uring_sqe* sqe = io_uring_get_sqe(ring_.get())) return sqe;
-      enter(0);
-      reap();
+      if (io_uring_sqe* sqe = io_uring_get_sqe(&ring_)) return sqe;
+      judge(io_uring_submit(&ring_));
     }
   }
 
-  /// Hands over what is prepared and waits for `answers`.
-  void enter(unsigned answers) {
-    const int entered = io_uring_submit_and_wait(ring_.get(), answers);
-    if (entered >= 0 || entered == -EINTR) return;
+  static void judge(int entered) {
+    if (entered >= 0 || entered == -EINTR || entered == -ETIME) return;
     if (entered == -EAGAIN || entered == -EBUSY) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return;
     }
     throw Error(Errc::kIo,
                 fmt::format("io_uring stopped working: {} (errno {}); set aio.engine: threads",
-                            std::generic_category().message(-entered), -entered));
+                            message_of(-entered), -entered));
   }
 
-  void reap() {
-    bool pause = false;
-    io_uring_cqe* cqe = nullptr;
-    while (io_uring_peek_cqe(ring_.get(), &cqe) == 0) {
-      auto* piece = static_cast<Piece*>(io_uring_cqe_get_data(cqe));
-      const std::int64_t result = cqe->res;
-      io_uring_cqe_seen(ring_.get(), cqe);
-      if (piece == nullptr) {
-        wake_.clear();
-        wake_armed_ = false;
-      } else {
-        pause |= answered(piece, result) == Step::kAgainLater;
-      }
+  /// The buffer that all of these bytes lie in.
+  std::optional<int> pinned(const std::byte* data, Bytes bytes) const {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      const auto* begin = static_cast<const std::byte*>(buffers_[i].iov_base);
+      if (data >= begin && data + bytes <= begin + buffers_[i].iov_len) return static_cast<int>(i);
     }
-    if (pause) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return std::nullopt;
   }
 
-  Step answered(Piece* piece, std::int64_t result) {
-    const Step step = advance(*piece, seam_ ? seam_->answer(piece->rest, result) : result);
-    if (step == Step::kAgain || step == Step::kAgainLater) {
-      again_.push_back(piece);
-      return step;
-    }
-    Piece ended = std::exchange(*piece, {});
-    free_.push_back(piece);
-    if (ended.job->end(std::move(ended.error))) ended.job->finish();
-    return step;
+  static std::string why_not_pinned(int error) {
+    return fmt::format("buffers not fixed: {}{}", message_of(error),
+                       error == ENOMEM ? "; raise `ulimit -l`" : "");
   }
 
-  /// The ring is gone: fail everything, and never free what the kernel may still be writing to.
-  void lose(const std::exception_ptr& error) {
-    {
-      const std::lock_guard lock(mutex_);
-      lost_ = error;
-      for (auto& job : inbox_) backlog_.push(std::move(job));
-      inbox_.clear();
-    }
-    for (Piece& slot : slots_) {
-      if (slot.job) slot.job->abandon(error);
-    }
-    while (!backlog_.empty()) backlog_.take().job->abandon(error);
-  }
-
-  const Bytes block_size_;
-  const std::shared_ptr<KernelSeam> seam_;
-  EventFd wake_;
-  Ring ring_;
-  std::vector<Piece> slots_;   // what is in flight; a completion's user data points at its slot
-  std::vector<Piece*> free_;   // slots without a piece
-  std::vector<Piece*> again_;  // slots to issue once more
-  Backlog backlog_;
-  bool wake_armed_ = false;
-
-  std::mutex mutex_;  // guards the three below
-  std::vector<std::shared_ptr<Job>> inbox_;
-  bool closed_ = false;
-  std::exception_ptr lost_;
-
-  std::once_flag closing_;
-  std::thread thread_;
+  const EventFd& wake_;
+  io_uring ring_ = {};
+  const char* mode_ = "";
+  std::string enrolled_;
+  std::vector<const File*> files_;  // by their number in the ring
+  std::vector<iovec> buffers_;      // likewise
+  bool armed_ = false;
 };
 
 }  // namespace
 
 std::unique_ptr<IoQueue> make_uring_queue(const Options& options,
                                           std::shared_ptr<KernelSeam> seam) {
-  return std::make_unique<UringQueue>(options, std::move(seam));
+  return make_ring_queue(options, std::move(seam), [](unsigned transfers, const EventFd& wake) {
+    return std::make_unique<UringRing>(transfers, wake);
+  });
 }
 
 std::string why_no_uring(int error, int disabled) {

@@ -1,4 +1,4 @@
-/// The queue on io_uring: one thread owns the ring.
+/// The queue on io_uring.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 #include "engine/base/ticket.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -7,13 +8,40 @@
 namespace sluice {
 
 bool Ticket::done() const noexcept {
-  return !state_ || state_->done.load(std::memory_order_acquire);
+  if (!state_) return true;
+  if (state_->all.empty()) return state_->done.load(std::memory_order_acquire);
+  return std::ranges::all_of(state_->all, &Ticket::done);
 }
 
+/// Waits for all of them, also after an error: what is in flight still touches its memory.
 std::exception_ptr Ticket::wait_error() const noexcept {
   if (!state_) return nullptr;
+  std::exception_ptr first;
+  for (const Ticket& ticket : state_->all) {
+    std::exception_ptr error = ticket.wait_error();
+    if (!first) first = std::move(error);
+  }
+  if (!state_->all.empty()) return first;
   state_->done.wait(false, std::memory_order_acquire);
   return state_->error;
+}
+
+Nanos Ticket::began() const noexcept {
+  if (!state_ || !done()) return 0;
+  Nanos first = state_->began;
+  for (const Ticket& ticket : state_->all) {
+    const Nanos began = ticket.began();
+    if (began != 0 && (first == 0 || began < first)) first = began;
+  }
+  return first;
+}
+
+Ticket Ticket::all(std::vector<Ticket> tickets) {
+  if (tickets.empty()) return {};
+  if (tickets.size() == 1) return tickets.front();
+  auto state = std::make_shared<State>();
+  state->all = std::move(tickets);
+  return Ticket(std::move(state));
 }
 
 void Ticket::wait() const {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <vector>
 
 #include "engine/base/clock.h"
 
@@ -25,7 +26,10 @@ class Ticket {
   /// Blocks until the work is done; the error, or null. For those who must go on after a failure.
   std::exception_ptr wait_error() const noexcept;
   /// When the work began, by its own account; 0 until it is done, and when nobody said.
-  Nanos began() const noexcept { return state_ && done() ? state_->began : 0; }
+  Nanos began() const noexcept;
+
+  /// Done when all of them are; its error is that of the first of them that has one.
+  static Ticket all(std::vector<Ticket> tickets);
 
  private:
   friend class TicketSource;
@@ -34,6 +38,7 @@ class Ticket {
     Nanos began = 0;  // written before done, as the error
     std::exception_ptr error;
     std::shared_ptr<void> keep;  // dropped when done
+    std::vector<Ticket> all;     // instead of everything above
   };
   explicit Ticket(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;

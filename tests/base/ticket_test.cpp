@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "engine/base/error.h"
+#include "tests/support/errors.h"
 
 namespace sluice {
 namespace {
@@ -35,6 +36,22 @@ TEST(Ticket, KeepsWhatTheWorkNeedsUntilItIsDone) {
   EXPECT_FALSE(watch.expired());
   source.finish();
   EXPECT_TRUE(watch.expired());
+}
+
+TEST(Ticket, OfSeveralIsDoneWhenAllAreWithTheFirstError) {
+  EXPECT_TRUE(Ticket::all({}).done());
+  TicketSource a, b, c;
+  const Ticket all = Ticket::all({a.ticket(), b.ticket(), c.ticket()});
+  b.fail(std::make_exception_ptr(Error(Errc::kIo, "second")));
+  c.fail(std::make_exception_ptr(Error(Errc::kIo, "third")));
+  EXPECT_FALSE(all.done());
+  a.finish();
+  EXPECT_TRUE(all.done());
+  EXPECT_STREQ(test::error_of(all).what(), "second");
+  TicketSource one;
+  EXPECT_FALSE(Ticket::all({one.ticket(), Ticket()}).done());
+  one.finish();
+  EXPECT_EQ(Ticket::all({one.ticket(), Ticket()}).wait_error(), nullptr);
 }
 
 TEST(Ticket, SaysWhenTheWorkBeganOnceItIsDone) {
