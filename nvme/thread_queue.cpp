@@ -20,9 +20,6 @@
 namespace sluice::nvme {
 namespace {
 
-// Enough to fill one drive at 1 MiB a request, few enough to be idle cheaply.
-constexpr unsigned kAutoThreads = 8;
-
 class ThreadQueue final : public IoQueue {
  public:
   ThreadQueue(const Options& options, std::shared_ptr<KernelSeam> seam)
