@@ -16,8 +16,6 @@
 namespace sluice::cpu_adam {
 namespace {
 
-constexpr unsigned kMaxThreads = 4096;
-
 struct Named {
   std::string_view name;
   std::size_t length;

@@ -14,6 +14,8 @@ enum class Stores : std::uint8_t {
   kCached
 };
 
+inline constexpr unsigned kMaxThreads = 4096;
+
 struct Options {
   std::optional<unsigned> threads;  ///< nullopt = auto: every core
   Isa isa = Isa::kAuto;

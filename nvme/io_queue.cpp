@@ -15,17 +15,19 @@ namespace sluice::nvme {
 namespace {
 
 void check_options(const Options& options) {
-  SLUICE_CHECK(options.block_size >= kAlignment && options.block_size <= 1_GiB &&
-                   options.block_size % kAlignment == 0,
-               kConfig,
-               fmt::format("aio.block_size: {} is not possible; use a multiple of {} up to 1 GiB",
-                           options.block_size, format_bytes(kAlignment)));
+  SLUICE_CHECK(
+      options.block_size >= kAlignment && options.block_size <= kMaxBlockSize &&
+          options.block_size % kAlignment == 0,
+      kConfig,
+      fmt::format("aio.block_size: {} is not possible; use a multiple of {} up to {}",
+                  options.block_size, format_bytes(kAlignment), format_bytes(kMaxBlockSize)));
   SLUICE_CHECK(options.queue_depth >= 1 && options.queue_depth <= kMaxQueueDepth, kConfig,
                fmt::format("aio.queue_depth: {} is not possible; use 1 to {}", options.queue_depth,
                            kMaxQueueDepth));
-  SLUICE_CHECK(
-      !options.threads || (*options.threads >= 1 && *options.threads <= 1024), kConfig,
-      fmt::format("aio.threads: {} is not possible; use 1 to 1024", options.threads.value_or(0)));
+  SLUICE_CHECK(!options.threads || (*options.threads >= 1 && *options.threads <= kMaxThreads),
+               kConfig,
+               fmt::format("aio.threads: {} is not possible; use 1 to {}",
+                           options.threads.value_or(0), kMaxThreads));
 }
 
 }  // namespace

@@ -22,12 +22,16 @@ enum class Direct : std::uint8_t {
   kFalse  ///< through the page cache
 };
 
+inline constexpr Bytes kMaxBlockSize = 1_GiB;
 inline constexpr unsigned kMaxQueueDepth = 4096;
+inline constexpr unsigned kMaxThreads = 1024;
+/// Enough to fill one drive at 1 MiB a request, few enough to be idle cheaply.
+inline constexpr unsigned kAutoThreads = 8;
 
 struct Options {
   Engine engine = Engine::kAuto;
   Direct direct = Direct::kAuto;
-  Bytes block_size = 1_MiB;           ///< request size; a multiple of 4KiB
+  Bytes block_size = 1_MiB;           ///< request size; a multiple of kAlignment
   unsigned queue_depth = 32;          ///< reads in flight on a drive, and as many writes
   std::optional<unsigned> threads;    ///< of the thread queue, as many for writes; nullopt = auto
   std::chrono::seconds timeout{300};  ///< a transfer that takes longer ends the run

@@ -23,8 +23,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Enough to fill one drive at 1 MiB a request, few enough to be idle cheaply.
-constexpr unsigned kAutoThreads = 8;
 /// How often the transfers in flight are looked at.
 constexpr std::chrono::milliseconds kLook{250};
 

@@ -9,7 +9,8 @@
 ///          lets every lane follow, and frees memory.
 /// Stuck    never, when prefetch::check() passed: see docs/design.md 3.4.
 /// Streams  a fifo lane's ops are issued, and then completed, in the order in which next() gave
-/// them. Thread   one at a time; the executor holds a lock around it.
+///          them.
+/// Thread   one at a time; the executor holds a lock around it.
 #pragma once
 
 #include <cstdint>
@@ -109,7 +110,7 @@ class Scoreboard {
   std::uint32_t free_slots(PoolId pool) const {
     return static_cast<std::uint32_t>(free_[pool].size());
   }
-  /// Orders between two ops that append() has noted so far, one per leaf that asks for it: what
+  /// Orders between two ops that append() has noted so far, those left out that others imply: what
   /// appending costs.
   std::size_t edges() const { return edges_; }
   /// The most slots that were in use at once so far, persistents included.

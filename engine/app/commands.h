@@ -1,4 +1,4 @@
-/// The verbs of the command line. Each returns the process exit code, or throws sluice::Error.
+/// The verbs of the command line. They throw sluice::Error.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@ namespace sluice::app {
 
 enum class DryRun { kNo, kYes };
 
-/// `sluice train FILE [key=value...] [--dry-run]`
+/// `sluice train FILE [key=value...] [--dry-run]`; the process exit code.
 int train(const std::string& file, const std::vector<std::string>& overrides, DryRun dry_run);
 
 /// `sluice config show FILE [key=value...]`: every value of the run, defaults included.
-int show_config(const std::string& file, const std::vector<std::string>& overrides);
+void show_config(const std::string& file, const std::vector<std::string>& overrides);
 /// `sluice config schema`: JSON Schema of the run file.
-int print_schema();
+void print_schema();
 /// `sluice config reference`: docs/config.md.
-int print_reference();
+void print_reference();
 
 }  // namespace sluice::app

@@ -2,8 +2,11 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "engine/app/commands.h"
@@ -76,6 +79,14 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& e) {
                       fmt::format("{} ({} --help)", complaint(*verb, e), path));
 }
 
+/// A full disk is seen only when the last of what was printed is handed over.
+void require_printed() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw sluice::Error(sluice::Errc::kIo, fmt::format("the standard output cannot be written: {}",
+                                                     std::generic_category().message(errno)));
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"sluice trains language models that are too big for the machine"};
   app.require_subcommand(1);
@@ -93,6 +104,9 @@ int run(int argc, char** argv) {
   CLI::App* schema = config->add_subcommand("schema", "JSON Schema of the run file, for editors");
   CLI::App* reference = config->add_subcommand("reference", "every key, as docs/config.md");
 
+  CLI::App* test = app.add_subcommand("test", "run the tests, as ./sluice test [CTEST ARGUMENTS]");
+  test->allow_extras();
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -100,14 +114,19 @@ int run(int argc, char** argv) {
     refuse(app, e);
   }
   namespace cli = sluice::app;
-  if (train->parsed()) {
-    return cli::train(arguments.file, arguments.overrides,
-                      arguments.dry_run ? cli::DryRun::kYes : cli::DryRun::kNo);
+  if (test->parsed()) {
+    throw sluice::Error(sluice::Errc::kConfig,
+                        "the tests are run by the script ./sluice in the repository's folder");
   }
-  if (show->parsed()) return cli::show_config(arguments.file, arguments.overrides);
-  if (schema->parsed()) return cli::print_schema();
-  if (reference->parsed()) return cli::print_reference();
-  return 2;
+  if (train->parsed() && !arguments.dry_run) {
+    return cli::train(arguments.file, arguments.overrides, cli::DryRun::kNo);
+  }
+  if (train->parsed()) cli::train(arguments.file, arguments.overrides, cli::DryRun::kYes);
+  if (show->parsed()) cli::show_config(arguments.file, arguments.overrides);
+  if (schema->parsed()) cli::print_schema();
+  if (reference->parsed()) cli::print_reference();
+  require_printed();
+  return 0;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "engine/config/field.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -30,6 +32,15 @@ Field also(Field field, std::vector<std::string> aliases) {
 
 void append(std::vector<Field>& all, std::vector<Field> more) {
   std::ranges::move(more, std::back_inserter(all));
+}
+
+/// By the names that the schedule gives them, and auto.
+template <class Home>
+Kind<Home> home(const std::vector<Home>& all, Home when_auto) {
+  std::vector<std::pair<std::string, Home>> labels;
+  for (const Home each : all) labels.emplace_back(schedule::name_of(each), each);
+  labels.emplace_back("auto", when_auto);
+  return choice(std::move(labels));
 }
 
 constexpr std::int64_t kMostCount = 1'000'000'000'000'000;
@@ -216,36 +227,29 @@ std::vector<Field> placement_fields() {
   using schedule::ParamHome;
   return {
       key("zero_optimization.offload_param.device",
-          choice<ParamHome>({{"cpu", ParamHome::kCpu},
-                             {"none", ParamHome::kNone},
-                             {"nvme", ParamHome::kNvme},
-                             {"auto", ParamHome::kCpu}}),
+          home({ParamHome::kCpu, ParamHome::kNone, ParamHome::kNvme}, ParamHome::kCpu),
           "Where the weights live between uses: none is the device, auto is cpu",
           &C::zero_optimization, &Z::offload_param),
       key("zero_optimization.offload_gradient.device",
-          choice<GradientHome>({{"cpu", GradientHome::kCpu},
-                                {"none", GradientHome::kNone},
-                                {"auto", GradientHome::kCpu}}),
+          home({GradientHome::kCpu, GradientHome::kNone}, GradientHome::kCpu),
           "Where the gradients live until the optimizer takes them: none is the device, auto is "
           "cpu",
           &C::zero_optimization, &Z::offload_gradient),
       key("zero_optimization.offload_optimizer.device",
-          choice<OptimizerHome>({{"cpu", OptimizerHome::kCpu},
-                                 {"nvme", OptimizerHome::kNvme},
-                                 {"auto", OptimizerHome::kCpu}}),
+          home({OptimizerHome::kCpu, OptimizerHome::kNvme}, OptimizerHome::kCpu),
           "Where the optimizer's weights and moments live between steps: auto is cpu",
           &C::zero_optimization, &Z::offload_optimizer),
       key("zero_optimization.offload_activation.device",
-          choice<ActivationHome>({{"none", ActivationHome::kNone},
-                                  {"cpu", ActivationHome::kCpu},
-                                  {"nvme", ActivationHome::kNvme},
-                                  {"auto", ActivationHome::kNone}}),
+          home({ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme},
+               ActivationHome::kNone),
           "Where the inputs of the layers wait for the backward pass: none and auto are the device",
           &C::zero_optimization, &Z::offload_activation),
       key("zero_optimization.sub_group_size", or_auto(size(zero::kMinChunkState, kMostBytes, 1_B)),
-          "How many bytes of state (12 per parameter) the optimizer takes at a time. auto takes "
-          "what makes the simulated step shortest, from 4 to 64 MiB. DeepSpeed counts elements "
-          "here, not bytes",
+          fmt::format(
+              "How many bytes of state ({} per parameter) the optimizer takes at a time. auto "
+              "takes what makes the simulated step shortest, from 4 to 64 MiB. DeepSpeed counts "
+              "elements here, not bytes",
+              zero::kStateBytesPerElem),
           &C::zero_optimization, &Z::sub_group_size),
       key("tiers.gpu.limit", size_or_fraction(),
           "How much of the device's memory a run may use; less than it has mimics a smaller card. "
@@ -299,12 +303,14 @@ std::vector<Field> machine_fields() {
           "Whether requests go past the page cache (O_DIRECT). auto tries it with a write and a "
           "read at the start",
           &C::aio, &A::direct),
-      key("aio.block_size", auto_is(A{}.block_size, size(4_KiB, 1_GiB, 4_KiB)),
+      key("aio.block_size",
+          auto_is(A{}.block_size, size(kAlignment, nvme::kMaxBlockSize, kAlignment)),
           "Bytes per request to a drive", &C::aio, &A::block_size),
       key("aio.queue_depth", auto_is(A{}.queue_depth, integer<unsigned>(1, nvme::kMaxQueueDepth)),
           "How many requests are under way at a time", &C::aio, &A::queue_depth),
-      also(key("aio.threads", or_auto(integer<unsigned>(1, 1024)),
-               "How many threads the engine threads has", &C::aio, &A::threads),
+      also(key("aio.threads", or_auto(integer<unsigned>(1, nvme::kMaxThreads)),
+               fmt::format("Threads of the engine called threads; auto is {}", nvme::kAutoThreads),
+               &C::aio, &A::threads),
            {"aio.intra_op_parallelism", "aio.thread_count"}),
       key("activation_checkpointing.policy",
           choice<schedule::Recompute>({{"none", schedule::Recompute::kNone},
@@ -314,7 +320,7 @@ std::vector<Field> machine_fields() {
           "auto is all of them where weights are fetched for each use, else those that the device "
           "has no room to keep; none is only for weights that stay on the device",
           &C::zero_optimization, &schedule::Options::recompute),
-      key("cpu_adam.threads", or_auto(integer<unsigned>(1, 4096)),
+      key("cpu_adam.threads", or_auto(integer<unsigned>(1, cpu_adam::kMaxThreads)),
           "Threads of the optimizer. auto takes one per core", &C::cpu_adam, &P::threads),
       key("cpu_adam.isa",
           choice<Isa>({{"auto", Isa::kAuto},

@@ -29,7 +29,8 @@ std::string range_words(std::int64_t least, std::int64_t most) {
 
 void check_range(std::int64_t n, std::int64_t least, std::int64_t most, const Value& v,
                  const Context& at) {
-  if (n < least || n > most) refuse(v, at, "out of range");
+  if (n < least) refuse(v, at, fmt::format("less than {}", least));
+  if (n > most) refuse(v, at, fmt::format("more than {}", most));
 }
 
 /// 0 and 1 as percentages: a bare 1 is also a count, and no other fraction is.

@@ -241,7 +241,8 @@ std::string read_file(const std::string& file) {
   }
   errno = 0;
   std::ifstream in(file, std::ios::binary);
-  if (!in) fail(file, fmt::format("cannot be opened: {}", std::strerror(errno)));
+  if (!in)
+    fail(file.empty() ? "''" : file, fmt::format("cannot be opened: {}", std::strerror(errno)));
   std::string text(kLargestFile + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad()) fail(file, "cannot be read");

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -71,7 +72,7 @@ std::int64_t parse_whole(std::string_view digits, const Value& value, const Cont
   std::int64_t n = 0;
   const auto [end, ec] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
   if (ec != std::errc{} || end != digits.data() + digits.size()) {
-    refuse(value, at, "out of range");
+    refuse(value, at, fmt::format("more than {}", std::numeric_limits<std::int64_t>::max()));
   }
   return n;
 }

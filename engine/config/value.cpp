@@ -54,6 +54,7 @@ ValuePtr replaced_below(const ValuePtr& root, std::string_view path, std::size_t
   if (found == map.entries.end()) {
     map.entries.push_back({key, where, std::move(next)});
   } else {
+    if (dot == std::string_view::npos) found->where = where;  // all of it is new
     found->value = std::move(next);
   }
   return std::make_shared<const Value>(std::move(map));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "engine/base/error.h"
-#include "engine/schedule/gradient_route.h"
 #include "prefetch/simulate.h"
 
 namespace sluice::plan {
@@ -54,8 +53,7 @@ std::uint64_t most_work(const schedule::Setup& setup, std::int64_t evaluation_ba
   std::uint64_t work = 0;
   for (std::size_t s = 0; s < setup.chunks.size(); ++s) {
     const std::uint64_t chunks = setup.chunks[s].size();
-    const auto uses =
-        static_cast<std::uint64_t>(schedule::gradient_route(setup, static_cast<int>(s)).uses);
+    const auto uses = static_cast<std::uint64_t>(setup.uses[s]);
     work += kPerChunk * chunks;
     work += uses * chunks * (weights + kGradients * micro_batches);
     work += uses * (kPerUse * micro_batches + kPerUseOnly * batches);

@@ -81,6 +81,7 @@ Search search(const Plan& draft, std::int64_t evaluation_batches, Budget& budget
         found.complete = false;
         return found;
       }
+      plan->limits = draft.limits;
       const Bytes lacking = missing(*plan, draft.limits);
       if (lacking < missing(found.nearest, draft.limits)) found.nearest = *plan;
       if (lacking > 0) continue;

@@ -79,9 +79,13 @@ std::string advice(std::optional<Tier> tier, const Plan& draft) {
       return "use a smaller model";
     case MemoryTag::kControl:
       return "lower eval.batches or train.gradient_accumulation_steps";
-    default:
+    case MemoryTag::kActivation:
+    case MemoryTag::kKept:
+    case MemoryTag::kWorkspace:
+    case MemoryTag::kBatch:
       return "lower train.train_micro_batch_size_per_gpu or data.seq_len";
   }
+  return "";
 }
 
 constexpr const char* kRow = "\n  {:<16}{:>14}{:>14}{:>14}";

@@ -76,7 +76,7 @@ class Writer {
   }
 
   void fixed_pools() {
-    const Sizes sizes = sizes_of(setup_);
+    const Sizes& sizes = catalog_.sizes = sizes_of(setup_);
     catalog_.activations =
         pool(Tier::kGpu, MemoryTag::kActivation, "activations", sizes.activation);
     if (setup_.saves_activations_on_host()) {
@@ -191,7 +191,7 @@ Sizes sizes_of(const Setup& setup) {
       .activation = round_up(tokens * hidden * size_of(setup.compute), kAlignment),
       .batch = tokens * 2 * sizeof(std::int64_t),
       .kept = shape::kept_of(setup.model.decoder, setup.micro_batch_tokens(), setup.compute).bytes,
-      .norms = largest / kGrainElems * sizeof(double),
+      .norms = norm_bytes(largest),
       .record = 256};
 }
 

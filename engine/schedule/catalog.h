@@ -22,7 +22,21 @@ class PoolBySize {
   std::map<Bytes, prefetch::PoolId> pools_;
 };
 
+/// Bytes of the buffers that have one size.
+struct Sizes {
+  Bytes activation = 0;  ///< whole kAlignment: it may go to a drive
+  Bytes batch = 0, kept = 0;
+  Bytes norms = 0;  ///< of the largest segment
+  Bytes record = 0;
+};
+Sizes sizes_of(const Setup& setup);
+/// Partial sums of squares of so many elements: one per grain.
+constexpr Bytes norm_bytes(std::uint64_t elems) {
+  return elems / kGrainElems * sizeof(double);
+}
+
 struct Catalog {
+  Sizes sizes;
   prefetch::Pools pools;                  ///< slots = 0 until planned
   std::vector<prefetch::MemoryTag> tags;  ///< by pool
   std::shared_ptr<const prefetch::Residents> residents;
@@ -55,13 +69,6 @@ struct Catalog {
   prefetch::PoolId norms = prefetch::kNoPool;    ///< partial sums of squares of a segment
   prefetch::PoolId records = prefetch::kNoPool;  ///< small numbers: losses, the step's record
 };
-
-/// Bytes of the buffers that have one size.
-struct Sizes {
-  Bytes activation;  ///< whole kAlignment: it may go to a drive
-  Bytes batch, kept, norms, record;
-};
-Sizes sizes_of(const Setup& setup);
 
 Catalog make_catalog(const Setup& setup);
 

@@ -1,17 +1,12 @@
 #include "engine/schedule/gradient_route.h"
 
-#include <algorithm>
-
 namespace sluice::schedule {
 
 GradientRoute gradient_route(const Setup& setup, int segment) {
   const bool at_device = setup.homes.offload_gradient == GradientHome::kNone;
   const bool separate = setup.sharing == Sharing::kSeparate;
   GradientRoute route;
-  route.uses = 0;
-  for (const auto& block : setup.model.blocks) {
-    route.uses += static_cast<int>(std::ranges::count(block.segments, segment));
-  }
+  route.uses = setup.uses[static_cast<std::size_t>(segment)];
   route.home = at_device ? prefetch::Tier::kGpu : prefetch::Tier::kCpu;
   route.summed = setup.micro_batches > 1 || route.uses > 1 || setup.grad_dtype == GradDType::kF32;
   route.dtype = route.summed ? DType::kF32 : setup.compute;

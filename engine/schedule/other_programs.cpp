@@ -57,7 +57,7 @@ class Evaluation : public ProgramWriter {
     }
     const Buffers weights = fetch(block(head));
     for (int mb = first; mb < end; ++mb) {
-      losses_.push_back(transient(catalog_.records, sizes_of(setup_).record));
+      losses_.push_back(transient(catalog_.records, catalog_.sizes.record));
       compute(OpId::kHeadLoss, head, mb,
               {{kWeights, weights}, {kInput, x[mb]}, {kBatch, batch[mb]}, {kLoss, losses_.back()}},
               1);

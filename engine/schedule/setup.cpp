@@ -27,6 +27,10 @@ Setup make_setup(shape::Model model, const Options& homes) {
   for (const shape::Segment& segment : model.segments) {
     setup.layouts.push_back(zero::make_layout(segment));
   }
+  setup.uses.resize(model.segments.size(), 0);
+  for (const shape::Block& block : model.blocks) {
+    for (const int segment : block.segments) ++setup.uses[static_cast<std::size_t>(segment)];
+  }
   if (homes.recompute == Recompute::kNone) setup.kept_layers = model.decoder.layers;
   setup.model = std::move(model);
   return with_chunks(std::move(setup), homes.sub_group_size);

@@ -26,6 +26,7 @@ struct Setup {
   shape::Model model;
   std::vector<zero::Layout> layouts;             ///< by segment
   std::vector<std::vector<zero::Chunk>> chunks;  ///< by segment
+  std::vector<int> uses;                         ///< by segment: how many blocks name it
   Options homes;
   Sharing sharing = Sharing::kSeparate;
   DType compute = DType::kF32;

@@ -69,7 +69,7 @@ class Step : public ProgramWriter {
 
   BufferId forward_keeping(Sweep& s, int b, const Buffers& weights, int mb) {
     const BufferId output = activation();
-    const BufferId kept = s.kept[{b, mb}] = transient(catalog_.kept, sizes_of(setup_).kept);
+    const BufferId kept = s.kept[{b, mb}] = transient(catalog_.kept, catalog_.sizes.kept);
     compute(OpId::kLayerForwardKeep, b, mb,
             {{kWeights, weights}, {kInput, s.x[mb]}, {kOutput, output}, {kKept, kept}}, 1);
     return output;
@@ -82,7 +82,7 @@ class Step : public ProgramWriter {
     for (int mb = s.first; mb < s.end; ++mb) {
       s.dx[mb] = activation();
       const BufferId loss = losses_[static_cast<std::size_t>(mb)] =
-          transient(catalog_.records, sizes_of(setup_).record);
+          transient(catalog_.records, catalog_.sizes.record);
       backward_op(OpId::kHeadTrain, b, mb,
                   {{kWeights, weights},
                    {kInput, s.x[mb]},
@@ -210,23 +210,25 @@ class Step : public ProgramWriter {
       gradient_op(OpId::kAddUses, route(s), {.segment = s},
                   {{kSum, whole}, {kOtherUse, sums.rbegin()->second}}, gradient_bytes(s, 3));
     }
-    const Bytes bytes = setup_.segment_elems(s) / kGrainElems * sizeof(double);
-    const BufferId norms = norms_[static_cast<std::size_t>(s)] = transient(catalog_.norms, bytes);
-    gradient_op(OpId::kNorm, route(s), {.segment = s}, {{kGradient, whole}, {kNorms, norms}},
-                gradient_bytes(s, 1));
+    const std::uint64_t elems = setup_.segment_elems(s);
     const Bytes elem = size_of(route(s).dtype);
+    const BufferId norms = norms_[static_cast<std::size_t>(s)] =
+        transient(catalog_.norms, norm_bytes(elems));
+    gradient_op(OpId::kNorm, route(s), {.segment = s}, {{kGradient, whole}, {kNorms, norms}},
+                {.bytes = static_cast<double>(elems * elem)});
     for (const zero::Chunk& c : setup_.chunks[static_cast<std::size_t>(s)]) {
       gradient(s).chunks.push_back(part_of(whole, c.first_elem * elem, c.elems * elem));
     }
   }
 
+  /// Of fp32 sums.
   Cost gradient_bytes(int s, int times) const {
     return {.bytes = static_cast<double>(setup_.segment_elems(s) * size_of(DType::kF32)) * times};
   }
 
   /// From losses and norms: learning rate, clip factor, skip or not. All that follows reads it.
   void decide() {
-    record_ = transient(catalog_.records, sizes_of(setup_).record);
+    record_ = transient(catalog_.records, catalog_.sizes.record);
     op(OpId::kDecide, {},
        {{kControl, catalog_.control}, {kLoss, losses_}, {kNorms, norms_}, {kRecord, record_}});
   }

@@ -42,7 +42,7 @@ Buffers ProgramWriter::fetch(const shape::Block& block) {
 }
 
 BufferId ProgramWriter::fetch_batch(int micro_batch) {
-  const Bytes bytes = sizes_of(setup_).batch;
+  const Bytes bytes = catalog_.sizes.batch;
   const Where where{.micro_batch = micro_batch};
   const BufferId host = transient(catalog_.host_batch, bytes);
   op(OpId::kLoadBatch, where, {{kBatch, host}}, {.bytes = static_cast<double>(bytes)});

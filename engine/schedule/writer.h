@@ -52,7 +52,7 @@ class ProgramWriter {
   BufferId transient(prefetch::PoolId pool, Bytes bytes) {
     return program_->buffer({pool, bytes, catalog_.tags[pool]});
   }
-  BufferId activation() { return transient(catalog_.activations, sizes_of(setup_).activation); }
+  BufferId activation() { return transient(catalog_.activations, catalog_.sizes.activation); }
   BufferId part_of(BufferId parent, Bytes offset, Bytes bytes) {
     return program_->part_of(parent, offset, bytes);
   }

@@ -77,8 +77,10 @@ std::string onednn_limit() {
 void require_process_environment(char** argv) {
   bool changed = false;
   for (const Variable& variable : kVariables) {
-    if (std::getenv(variable.name) != nullptr) continue;
-    ::setenv(variable.name, variable.value, 0);
+    // MKL would take a name without a value as one: then it turns the mode off.
+    const char* set = std::getenv(variable.name);
+    if (set != nullptr && *set != 0) continue;
+    ::setenv(variable.name, variable.value, 1);
     changed = true;
   }
   // If it cannot be started again the run is slower, not wrong: MKL reads its own when first used.

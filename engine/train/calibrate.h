@@ -36,10 +36,10 @@ inline constexpr std::size_t kTransfers = 4;
 /// The rates that follow. What was not looked at keeps its default.
 plan::Rates rates_of(const Timings& timings);
 
-/// `ops` are the compute lane's, as measure_ops() found them. The drives are looked at only when
-/// the setup has a home there: a file in the folder, or in its nearest parent that exists, whose
-/// name is removed before anything is written. Drives that cannot be measured get a guess and a
-/// warning.
+/// `ops` are the compute lane's, as Compute::measure() found them. The drives are looked at only
+/// when the setup has a home there: a file in the folder, or in its nearest parent that exists,
+/// whose name is removed before anything is written. Drives that cannot be measured get a guess and
+/// a warning.
 plan::Rates calibrate(const schedule::Setup& setup, const Numerics& numerics,
                       const std::map<schedule::OpId, double>& ops,
                       const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,

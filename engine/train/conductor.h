@@ -1,5 +1,5 @@
-/// One handler per op kind: turns an op of the program into bytes that move or numbers that are
-/// computed. It decides nothing; what runs when is the scoreboard's business.
+/// The handler of every op: turns it into bytes that move or numbers that are computed, by who runs
+/// its kind. It decides nothing; what runs when is the scoreboard's business.
 ///
 /// Thread  start(): the lanes' threads
 #pragma once

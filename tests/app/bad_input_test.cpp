@@ -105,13 +105,24 @@ TEST_F(BadInput, AnUnknownVerbIsAnsweredWithTheNearestKnownOne) {
     expect_refused_at_once(shell("$sluice " + arguments), kConfig, words);
   };
   refused("trian run.yaml", {"no verb 'trian'", "did you mean 'train'?"});
+  refused("tets -R crown", {"no verb 'tets'", "did you mean 'test'?"});
+  refused("test", {"the script ./sluice"});
   refused("config shw run.yaml", {"no verb 'shw'", "did you mean 'show'?", "sluice config --help"});
-  refused("run.yaml", {"no verb 'run.yaml'", "there are train, config"});
-  refused("", {"no verb", "there are train, config"});
+  refused("run.yaml", {"no verb 'run.yaml'", "there are train, config, test"});
+  refused("", {"no verb", "there are train, config, test"});
   refused("config", {"no verb", "there are show, schema, reference"});
   refused("train run.yaml --dry-rn", {"no option '--dry-rn'", "did you mean '--dry-run'?"});
   refused("train", {"FILE is required", "sluice train --help"});
   refused("config schema run.yaml", {"no argument 'run.yaml' is taken"});
+}
+
+TEST_F(BadInput, WhatCannotBePrintedIsAnError) {
+  for (const char* verb :
+       {"config schema", "config reference", "config show run.yaml", "train run.yaml --dry-run"}) {
+    const Ending ending = shell(std::string("$sluice ") + verb + " >/dev/full");
+    EXPECT_EQ(ending.code, kIo) << verb;
+    EXPECT_THAT(ending.said, HasSubstr("standard output")) << verb;
+  }
 }
 
 TEST_F(BadInput, AnOutputFolderThatCannotBeMadeIsNamed) {

@@ -35,6 +35,11 @@ TEST_F(EnvironmentTest, ARunRecordsWithWhatItsNumbersAreComputed) {
   EXPECT_EQ(paths.at("cpu_adam"), "scalar");
 }
 
+TEST_F(EnvironmentTest, AVariableWithoutAValueIsNotSet) {
+  const nlohmann::json paths = recorded("MKL_CBWR=").at("code_paths");
+  EXPECT_THAT(paths.at("mkl").get<std::string>(), testing::AnyOf("AUTO", "none"));
+}
+
 TEST_F(EnvironmentTest, WhatTheUserHasSetWins) {
   const nlohmann::json paths =
       recorded("MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default")

@@ -48,6 +48,8 @@ TEST(Overrides, AreRefusedByTheSameRules) {
   EXPECT_THAT(with("=5"), HasSubstr("no key"));
   EXPECT_THAT(with(".steps=5"), HasSubstr("no key"));
   EXPECT_THAT(with("train..steps=5"), HasSubstr("no key"));
+  EXPECT_THAT(refusal("model: {preset: t}\ntrain: {steps: 5}", {"train=3"}),
+              StartsWith("command line train: 3: this is a section"));
   EXPECT_THAT(with("seed.x=5"), StartsWith("command line seed: a map of 1: one value"));
   EXPECT_THAT(with("optimizer.betas=[0.9"),
               AllOf(StartsWith("optimizer.betas=[0.9: command line"), HasSubstr("YAML")));

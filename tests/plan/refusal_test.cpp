@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 std::string refusal(const schedule::Setup& setup, const Limits& limits) {
@@ -260,6 +261,13 @@ TEST(Refusal, OfWhatNoPlacementFitsSaysWhatTheSmallestOneLacks) {
   EXPECT_THAT(refusal(large, limits), AllOf(HasSubstr("lower train.train_micro_batch_size_per_gpu"),
                                             HasSubstr("no placement fits"), HasSubstr("lacks"),
                                             HasSubstr("in the gpu tier")));
+
+  // All that the placement with everything on nvme needs, but for 8 KiB.
+  limits = just(require_minimum(setup_of({}), kPlenty, 0));
+  limits.tiers[index(Tier::kCpu)] -= 8_KiB;
+  const auto resident = setup_of({.param = ParamHome::kNone, .gradient = GradientHome::kNone});
+  EXPECT_THAT(refusal(resident, limits), EndsWith("\n  lacks\n    8.0 KiB in the cpu tier"));
+
   limits = kPlenty;
   limits.tiers[index(Tier::kNvme)] = limits.tiers[index(Tier::kCpu)] = 64_KiB;
   EXPECT_THAT(refusal(setup_of({}), limits), HasSubstr("no placement fits"));
