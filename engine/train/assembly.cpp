@@ -29,12 +29,10 @@ data::Order order_of(bool shuffle) {
 
 std::optional<nvme::Store> open_store(const Job& job, Bytes bytes) {
   if (bytes == 0) return std::nullopt;
-  std::unique_ptr<nvme::IoQueue> queue;
-  if (job.hooks.wrap_queue) queue = job.hooks.wrap_queue(nvme::make_queue(job.aio));
   const auto& tier = job.tiers.nvme;
   return std::make_optional<nvme::Store>(
       tier.paths, bytes, job.aio, tier.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo,
-      std::move(queue));
+      std::vector<double>{}, job.hooks.wrap_queue);
 }
 
 std::unique_ptr<executor::Driver> make_driver(Execution execution,

@@ -75,12 +75,13 @@ HostTimings time_host(const cpu_adam::Options& options) {
 class Drives {
  public:
   Drives(const std::vector<std::string>& paths, const nvme::Options& aio)
-      : queue_(nvme::make_queue(aio)), memory_(kTransfers * kTransfer) {
+      : memory_(kTransfers * kTransfer) {
     std::memset(memory_.data(), 1, memory_.size());
     for (const std::string& path : paths) {
       files_.push_back(nvme::open_unnamed(nvme::nearest_existing(path), aio.direct));
       files_.back().preallocate(kTransfers * kTransfer);
     }
+    queue_ = nvme::make_queue(aio, files_.front().caching());
   }
 
   Timings::Drive time(nvme::Op op) {
@@ -101,9 +102,9 @@ class Drives {
     for (const Ticket& ticket : tickets) ticket.wait();
   }
 
-  std::unique_ptr<nvme::IoQueue> queue_;
   gpu::PinnedSlab memory_;
   std::vector<nvme::File> files_;
+  std::unique_ptr<nvme::IoQueue> queue_;  // last, so that it drains first
 };
 
 /// nullopt: they cannot be measured.

@@ -32,7 +32,7 @@ struct Hooks {
   std::function<std::unique_ptr<executor::Handler>(executor::Handler&, const memory::SlotMemory&)>
       wrap_handler;
   /// Stands between the store and its queue.
-  std::function<std::unique_ptr<nvme::IoQueue>(std::unique_ptr<nvme::IoQueue>)> wrap_queue;
+  nvme::WrapQueue wrap_queue;
   /// Takes the spans of all ops instead of the run's own ring, which holds the last steps only.
   Trace* trace = nullptr;
 };

@@ -16,10 +16,13 @@ Options small_blocks() {
 /// A store on a faulty queue, and 40 extents that are written and read back.
 struct Fixture {
   explicit Fixture(const Faults& faults) {
-    auto made = std::make_unique<FaultyQueue>(small_blocks(), faults);
-    seam = made->seam();
+    const auto make_faulty = [&](std::unique_ptr<nvme::IoQueue>) {
+      auto made = std::make_unique<FaultyQueue>(small_blocks(), faults);
+      seam = made->seam();
+      return made;
+    };
     store.emplace(std::vector{folder.path()}, 40 * 64_KiB, small_blocks(), nvme::AllowRam::kYes,
-                  std::move(made));
+                  std::vector<double>{}, make_faulty);
     for (unsigned i = 0; i < 40; ++i) extents.push_back(store->allocate(64_KiB));
   }
 

@@ -170,6 +170,35 @@ TYPED_TEST_P(IoQueueConformance, NothingToDoIsDone) {
   EXPECT_TRUE(queue->submit({Op::kRead, &*this->file_, 0, nullptr, 0}).wait_error() == nullptr);
 }
 
+TYPED_TEST_P(IoQueueConformance, FilesAndMemoryThatAreEnrolledAreUsedLikeOthers) {
+  const auto queue = this->make();
+  const Buffer out = Buffer::random(1_MiB, 11);
+  const Buffer in(1_MiB);
+  const Buffer other(1_MiB);
+  // All of one buffer, and half of the other: a piece may lie across the end of what is known.
+  queue->enrol({{&*this->file_}, {out.span(), in.span().first(512_KiB + 4_KiB)}});
+  queue->submit(this->request(Op::kWrite, 64_KiB, out)).wait();
+  queue->submit(this->request(Op::kRead, 64_KiB, in)).wait();
+  queue->submit(this->request(Op::kRead, 64_KiB, other)).wait();
+  EXPECT_EQ(out, in);
+  EXPECT_EQ(out, other);
+  File stranger = this->new_file("b");
+  stranger.preallocate(1_MiB);
+  queue->submit({Op::kWrite, &stranger, 0, out.data(), out.size()}).wait();
+  const Buffer back(1_MiB);
+  queue->submit({Op::kRead, &stranger, 0, back.data(), back.size()}).wait();
+  EXPECT_EQ(out, back);
+  EXPECT_FALSE(queue->describe().empty());
+}
+
+TYPED_TEST_P(IoQueueConformance, ATicketIsForReadsOrForWrites) {
+  const auto queue = this->make();
+  const Buffer memory(128_KiB);
+  const std::vector<Request> both{{Op::kRead, &*this->file_, 0, memory.data(), 64_KiB},
+                                  {Op::kWrite, &*this->file_, 0, memory.data(), 64_KiB}};
+  EXPECT_EQ(error_of([&] { queue->submit(both, nullptr); }).code, Errc::kLogic);
+}
+
 TYPED_TEST_P(IoQueueConformance, ARequestThatCannotBeRightIsRefused) {
   const auto queue = this->make();
   const Buffer memory(8_KiB);
@@ -189,6 +218,7 @@ REGISTER_TYPED_TEST_SUITE_P(IoQueueConformance, WhatIsWrittenComesBack, ManyThre
                             SeveralRequestsAreOneTicket, AQueueMayBeDeepOrHaveDepthOne,
                             ClosingFinishesWhatWasTakenAndTakesNoMore,
                             ADroppedQueueFinishesWhatItTook, WhatIsKeptLivesUntilTheTicketIsDone,
-                            NothingToDoIsDone, ARequestThatCannotBeRightIsRefused);
+                            NothingToDoIsDone, FilesAndMemoryThatAreEnrolledAreUsedLikeOthers,
+                            ATicketIsForReadsOrForWrites, ARequestThatCannotBeRightIsRefused);
 
 }  // namespace sluice::test

@@ -1,9 +1,11 @@
 /// What every IoQueue must do when a transfer goes wrong. Backends as in io_queue_conformance.h.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -127,6 +129,71 @@ TYPED_TEST_P(IoQueueUnderFaults, NoMoreThanTheDepthIsInFlight) {
   EXPECT_GT(seam->most(), 1U);
 }
 
+/// Holds the first piece back until it is told to go on, and notes in which order pieces come.
+class OrderSeam final : public KernelSeam {
+ public:
+  Bytes ask(const Request& piece) override {
+    go_.wait(false);
+    const std::lock_guard lock(mutex_);
+    order_.push_back(piece);
+    return piece.bytes;
+  }
+  std::int64_t answer(const Request&, std::int64_t result) override { return result; }
+  void go() {
+    go_ = true;
+    go_.notify_all();
+  }
+  /// How many pieces came before the first of this request.
+  std::size_t before(const Request& request) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find_if(
+        order_, [&](const Request& piece) { return piece.data == request.data; });
+    return static_cast<std::size_t>(found - order_.begin());
+  }
+
+ private:
+  std::atomic<bool> go_{false};
+  std::mutex mutex_;
+  std::vector<Request> order_;
+};
+
+TYPED_TEST_P(IoQueueUnderFaults, AShortRequestIsNotKeptWaitingByALongOneNorAReadByWrites) {
+  const auto seam = std::make_shared<OrderSeam>();
+  const auto queue = this->make(seam);
+  const Buffer memory(4_MiB), few(64_KiB), read(64_KiB);  // 64 pieces and one
+  const Request short_write = this->request(Op::kWrite, 8_MiB, few);
+  const Request short_read = this->request(Op::kRead, 9_MiB, read);
+  const Ticket first = queue->submit(this->request(Op::kWrite, 0, memory));
+  const Ticket second = queue->submit(short_write);
+  const Ticket third = queue->submit(short_read);
+  seam->go();
+  for (const Ticket& ticket : {first, second, third}) ticket.wait();
+  const std::size_t bound = 2 * this->options().queue_depth;
+  EXPECT_LE(seam->before(short_write), bound);
+  EXPECT_LE(seam->before(short_read), bound);
+}
+
+TYPED_TEST_P(IoQueueUnderFaults, ATransferThatNeverEndsIsNamedAndFailsEverything) {
+  struct Seam final : KernelSeam {
+    Bytes ask(const Request& piece) override { return piece.bytes; }
+    std::int64_t answer(const Request& piece, std::int64_t result) override {
+      return piece.offset == 128_KiB ? kNever : result;
+    }
+  };
+  Options options = this->options();
+  options.timeout = std::chrono::seconds(1);
+  const auto queue = TypeParam::make(options, std::make_shared<Seam>());
+  const Buffer memory(256_KiB), other(64_KiB);
+  const Ticket stuck = queue->submit(this->request(Op::kRead, 0, memory));
+  queue->submit(this->request(Op::kRead, 1_MiB, other)).wait();
+  const Error error = error_of(stuck);
+  EXPECT_EQ(error.code, Errc::kIo);
+  EXPECT_THAT(error.what(), HasSubstr("read of 65536 bytes at offset 131072 has not come back"));
+  EXPECT_THAT(error.what(), HasSubstr(this->folder_ / "a"));
+  EXPECT_THAT(error.what(), HasSubstr("aio.timeout"));
+  EXPECT_EQ(error_of([&] { queue->submit(this->request(Op::kRead, 0, other)); }).code, Errc::kIo);
+}
+
 TYPED_TEST_P(IoQueueUnderFaults, AnErrorOfTheKernelReachesTheTicket) {
   const auto queue = this->make();
   const File closed_to_writes = File::open(this->folder_ / "a", Access::kRead, TypeParam::kCaching);
@@ -160,6 +227,8 @@ REGISTER_TYPED_TEST_SUITE_P(IoQueueUnderFaults, AnErrorOfTheKernelReachesTheTick
                             AnErrorNamesErrnoFileOffsetAndLength,
                             AFailedRequestLeavesTheOthersAlone,
                             AnErrorIsReportedOnlyWhenNothingIsInFlight,
-                            NoMoreThanTheDepthIsInFlight);
+                            NoMoreThanTheDepthIsInFlight,
+                            AShortRequestIsNotKeptWaitingByALongOneNorAReadByWrites,
+                            ATransferThatNeverEndsIsNamedAndFailsEverything);
 
 }  // namespace sluice::test

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "nvme/io_queue.h"
 #include "nvme/uring_queue.h"
@@ -26,41 +27,63 @@ using test::Buffer;
 using test::error_of;
 using testing::HasSubstr;
 
-/// Runs `action` on a thread that the kernel answers `system_call` with EPERM, as containers do.
+/// Runs `action` on a thread that the kernel answers these system calls with EPERM, as containers
+/// do.
 template <class Action>
-void without(unsigned system_call, const Action& action) {
+void without(const std::vector<unsigned>& system_calls, const Action& action) {
   std::thread([&] {
-    sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // the number is the first word
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, system_call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog program{static_cast<unsigned short>(std::size(code)), code};
+    std::vector<sock_filter> code{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0)};  // the first word: which
+    for (const unsigned call : system_calls) {
+      code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1));
+      code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+    }
+    code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
     ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
     ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
     action();
   }).join();
 }
 
-TEST(MakeQueue, FallsBackToThreadsAloudWhereIoUringIsForbidden) {
+TEST(MakeQueue, FallsBackToLibaioAloudWhereIoUringIsForbidden) {
   for (const unsigned call : {unsigned{SYS_io_uring_setup}, unsigned{SYS_io_uring_enter}}) {
-    without(call, [] {
+    without({call}, [] {
       testing::internal::CaptureStderr();
-      const auto queue = make_queue({});
+      const auto queue = make_queue({}, Caching::kDirect);
       const std::string said = testing::internal::GetCapturedStderr();
-      EXPECT_THAT(queue->describe(), HasSubstr("threads"));
+      EXPECT_THAT(queue->describe(), HasSubstr("libaio"));
       EXPECT_THAT(said, HasSubstr("warning"));
       EXPECT_THAT(said, HasSubstr("io_uring"));
     });
   }
 }
 
+TEST(MakeQueue, ThroughThePageCacheTakesThreadsWithoutAWord) {
+  testing::internal::CaptureStderr();
+  const auto queue = make_queue({}, Caching::kPageCache);
+  EXPECT_THAT(queue->describe(), HasSubstr("threads"));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(MakeQueue, FallsBackToThreadsAloudWhereAllElseIsForbidden) {
+  for (const unsigned call : {unsigned{SYS_io_setup}, unsigned{SYS_io_submit}}) {
+    without({SYS_io_uring_setup, call}, [] {
+      testing::internal::CaptureStderr();
+      const auto queue = make_queue({}, Caching::kDirect);
+      const std::string said = testing::internal::GetCapturedStderr();
+      EXPECT_THAT(queue->describe(), HasSubstr("threads"));
+      EXPECT_THAT(said, HasSubstr("warning"));
+      EXPECT_THAT(said, HasSubstr("io_uring"));
+      EXPECT_THAT(said, HasSubstr("libaio"));
+    });
+  }
+}
+
 TEST(MakeQueue, WhatWasAskedForByNameIsNotReplaced) {
-  without(SYS_io_uring_setup, [] {
+  without({SYS_io_uring_setup}, [] {
     Options options;
     options.engine = Engine::kIoUring;
-    EXPECT_EQ(error_of([&] { make_queue(options); }).code, Errc::kEnv);
+    EXPECT_EQ(error_of([&] { make_queue(options, Caching::kDirect); }).code, Errc::kEnv);
   });
 }
 
@@ -73,7 +96,7 @@ TEST(MakeQueue, SaysHowToAllowIoUring) {
 
 TEST(MakeQueue, OptionsOutOfRangeAreRefusedByName) {
   const auto refused = [](const Options& options, const char* key) {
-    const Error error = error_of([&] { make_queue(options); });
+    const Error error = error_of([&] { make_queue(options, Caching::kDirect); });
     EXPECT_EQ(error.code, Errc::kConfig);
     EXPECT_THAT(error.what(), HasSubstr(key));
   };

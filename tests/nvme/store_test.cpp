@@ -36,7 +36,6 @@ TEST(Store, ExtentsOverTwoFoldersReadBackWhatWasWritten) {
     extents.push_back(store.allocate(2_MiB));
     out.push_back(Buffer::random(2_MiB, i));
   }
-  EXPECT_GT(extents[2].parts.size(), 1U);
   for (unsigned i = 0; i < 3; ++i) tickets.push_back(store.write(extents[i], 0, out[i].span()));
   for (const Ticket& ticket : tickets) ticket.wait();
   for (unsigned i = 0; i < 3; ++i) {
@@ -167,8 +166,7 @@ TEST(Store, MisuseIsRefusedBeforeAnyTransfer) {
   refused(extent, 12_KiB, memory.span().first(8_KiB));
   refused(extent, ~Bytes{0}, memory.span().first(4_KiB));
   refused(extent, 0, memory.span().subspan(8, 4_KiB));
-  refused(Extent{4_KiB, {{1, 0, 4_KiB}}}, 0, memory.span().first(4_KiB));
-  refused(Extent{4_KiB, {{0, 64_KiB, 4_KiB}}}, 0, memory.span().first(4_KiB));
+  refused(Extent{16_KiB, 4_KiB}, 0, memory.span().first(4_KiB));
 }
 
 TEST(Store, SaysWhatItRunsOn) {

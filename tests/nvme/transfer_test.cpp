@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 class Advance : public testing::Test {
  protected:
-  Piece piece(Op op) const { return {nullptr, {op, &file_, 8_KiB, memory_.data(), 64_KiB}, 0, {}}; }
+  Piece piece(Op op) const { return {nullptr, {op, &file_, 8_KiB, memory_.data(), 64_KiB}, 0, {}, {}}; }
   static std::string why(const Piece& piece) {
     return error_of([&] { std::rethrow_exception(piece.error); }).what();
   }
@@ -80,7 +80,7 @@ TEST_F(Advance, UnderDirectIoARaggedEndIsTransferredAgain) {
     }
   }();
   if (direct.caching() != Caching::kDirect) GTEST_SKIP() << "no O_DIRECT in " << folder_.path();
-  Piece left{nullptr, {Op::kRead, &direct, 0, memory_.data(), 64_KiB}, 0, {}};
+  Piece left{nullptr, {Op::kRead, &direct, 0, memory_.data(), 64_KiB}, 0, {}, {}};
   EXPECT_EQ(advance(left, 5000), Step::kAgain);
   EXPECT_EQ(left.rest.offset, 4096U);
   EXPECT_EQ(left.rest.bytes, 64_KiB - 4096);

@@ -64,7 +64,7 @@ FaultCounts FaultySeam::counts() const {
 FaultyQueue::FaultyQueue(const nvme::Options& options, const Faults& faults)
     : faults_(faults),
       seam_(std::make_shared<FaultySeam>(faults)),
-      inner_(nvme::make_queue(options, seam_)),
+      inner_(nvme::make_queue(options, nvme::Caching::kDirect, seam_)),
       forwarder_([this] { forward(); }),
       reporter_([this] { report(); }) {}
 

@@ -110,7 +110,7 @@ bool has_uring() {
   try {
     nvme::Options options;
     options.engine = nvme::Engine::kIoUring;
-    nvme::make_queue(options);
+    nvme::make_queue(options, nvme::Caching::kDirect);
     return true;
   } catch (const Error& e) {
     if (e.code != Errc::kEnv) throw;
