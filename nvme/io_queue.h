@@ -33,7 +33,7 @@ struct Request {
 /// length or address that is no multiple of kAlignment.
 void check(const Request& request);
 
-/// Files and memory that most requests will name. Both must outlive the queue.
+/// Files and memory that most requests will name. Both must live as long as there are requests.
 struct Enrolment {
   std::vector<const File*> files;
   std::vector<std::span<std::byte>> memory;

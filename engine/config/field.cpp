@@ -293,9 +293,12 @@ std::vector<Field> machine_fields() {
       key("aio.engine",
           choice<Engine>({{"auto", Engine::kAuto},
                           {"io_uring", Engine::kIoUring},
+                          {"libaio", Engine::kLibaio},
                           {"threads", Engine::kThreads}}),
-          "How requests reach the drives: io_uring, or threads that read and write. auto takes "
-          "io_uring where the kernel allows it",
+          "How requests reach the drives: io_uring, the kernel's older libaio, or threads that "
+          "read "
+          "and write. auto takes the first of them that the kernel allows, and threads where "
+          "requests go through the page cache",
           &C::aio, &A::engine),
       key("aio.direct",
           choice<Direct>(
@@ -307,9 +310,11 @@ std::vector<Field> machine_fields() {
           auto_is(A{}.block_size, size(kAlignment, nvme::kMaxBlockSize, kAlignment)),
           "Bytes per request to a drive", &C::aio, &A::block_size),
       key("aio.queue_depth", auto_is(A{}.queue_depth, integer<unsigned>(1, nvme::kMaxQueueDepth)),
-          "How many requests are under way at a time", &C::aio, &A::queue_depth),
+          "How many reads, and how many writes, a drive has under way at a time", &C::aio,
+          &A::queue_depth),
       also(key("aio.threads", or_auto(integer<unsigned>(1, nvme::kMaxThreads)),
-               fmt::format("Threads of the engine called threads; auto is {}", nvme::kAutoThreads),
+               fmt::format("Threads of the engine called threads, as many for writes; auto is {}",
+                           nvme::kAutoThreads),
                &C::aio, &A::threads),
            {"aio.intra_op_parallelism", "aio.thread_count"}),
       key("activation_checkpointing.policy",

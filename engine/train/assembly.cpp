@@ -27,12 +27,26 @@ data::Order order_of(bool shuffle) {
   return shuffle ? data::Order::kShuffled : data::Order::kSequential;
 }
 
-std::optional<nvme::Store> open_store(const Job& job, Bytes bytes) {
+std::optional<nvme::Store> open_store(const Job& job, Bytes bytes,
+                                      const std::vector<double>& speeds) {
   if (bytes == 0) return std::nullopt;
   const auto& tier = job.tiers.nvme;
   return std::make_optional<nvme::Store>(
       tier.paths, bytes, job.aio, tier.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo,
-      std::vector<double>{}, job.hooks.wrap_queue);
+      speeds, job.hooks.wrap_queue);
+}
+
+/// All that a drive may be read into or written from: the host's memory.
+std::vector<std::span<std::byte>> reached_by_drives(const memory::SlotMemory& memory,
+                                                    schedule::Sharing sharing) {
+  std::vector<std::span<std::byte>> all;
+  for (prefetch::PoolId pool = 0; pool < memory.pools().size(); ++pool) {
+    const Tier tier = memory.pools()[pool].tier;
+    const bool host =
+        tier == Tier::kCpu || (tier == Tier::kGpu && sharing == schedule::Sharing::kUnified);
+    if (host && !memory.bytes(pool).empty()) all.push_back(memory.bytes(pool));
+  }
+  return all;
 }
 
 std::unique_ptr<executor::Driver> make_driver(Execution execution,
@@ -55,7 +69,7 @@ Session::Assembly::Assembly(Session& s)
       sampler(s.train_.samples(), s.job_.seed, order_of(s.job_.data.shuffle)),
       batches(s.train_, s.valid_data(), sampler, s.setup_.micro_batch_size, s.setup_.micro_batches),
       optimizer(s.job_.cpu_adam),
-      store(open_store(s.job_, s.plan_.planned[index(Tier::kNvme)])),
+      store(open_store(s.job_, s.plan_.planned[index(Tier::kNvme)], s.drive_speeds_)),
       ledger(s.plan_.limits.tiers),
       memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
       host(s.setup_, s.plan_.catalog.routes, rules, batches, optimizer),
@@ -63,6 +77,7 @@ Session::Assembly::Assembly(Session& s)
              (std::filesystem::path(s.job_.folder) / "final").string()),
       conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer) {
   first_touch(memory, s.plan_.catalog.tags, s.stream_, optimizer);
+  if (store) store->enrol(reached_by_drives(memory, s.setup_.sharing));
   const auto& workspace = s.plan_.catalog.residents->info(s.plan_.catalog.workspace);
   s.compute_->set_workspace({memory.address(workspace.pool, 0), s.setup_.workspace},
                             s.workspace_.side);

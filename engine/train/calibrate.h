@@ -1,12 +1,13 @@
 /// A short look at the machine before the plan: copies, Adam, sums, drives. What it finds chooses
 /// sizes, never bits.
 ///
-/// Thread  one, before the run; some 0.2 s, and some 100 MiB for that long
+/// Thread  one, before the run; some 0.2 s, a second more for each drive, and some 100 MiB for that
+///         long
 #pragma once
 
 #include <cstddef>
 #include <map>
-#include <optional>
+#include <vector>
 
 #include "cpu_adam/options.h"
 #include "engine/memory/options.h"
@@ -19,28 +20,24 @@ namespace sluice::train {
 
 /// What the look took, in seconds.
 struct Timings {
-  struct Drive {
-    double one = 0;   ///< one transfer of kTransfer bytes
-    double many = 0;  ///< kTransfers of them at a time; 0: too slow to be asked
-  };
-  double copy = 0;                 ///< of kCopied bytes to the device; 0: not looked at
-  double update = 0, sum = 0;      ///< of kUpdated elements
-  std::optional<Drive> read = {};  ///< nullopt: not looked at
-  std::optional<Drive> write = {};
+  double copy = 0;             ///< of kCopied bytes to the device; 0: not looked at
+  double update = 0, sum = 0;  ///< of kUpdated elements
 };
 inline constexpr Bytes kCopied = 16_MiB;
 inline constexpr std::size_t kUpdated = 1 << 20;
-inline constexpr Bytes kTransfer = 4_MiB;
-inline constexpr std::size_t kTransfers = 4;
 
 /// The rates that follow. What was not looked at keeps its default.
 plan::Rates rates_of(const Timings& timings);
 
+struct Calibration {
+  plan::Rates rates;
+  std::vector<double> speeds;  ///< of the nvme paths, beside each other; empty: not measured
+};
+
 /// `ops` are the compute lane's, as Compute::measure() found them. The drives are looked at only
-/// when the setup has a home there: a file in the folder, or in its nearest parent that exists,
-/// whose name is removed before anything is written. Drives that cannot be measured get a guess and
-/// a warning.
-plan::Rates calibrate(const schedule::Setup& setup, const Numerics& numerics,
+/// when the setup has a home there (nvme/speed.h). Those that cannot be measured get a guess and a
+/// warning.
+Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics,
                       const std::map<schedule::OpId, double>& ops,
                       const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,
                       const nvme::Options& aio);

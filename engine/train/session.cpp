@@ -121,11 +121,12 @@ Session::Session(const Job& job)
   const auto minimum = plan::require_minimum(setup_, limits, evaluation_batches());
   check_disks(minimum[index(prefetch::Tier::kNvme)]);
   limits.tiers = memory::share_host_memory(limits.tiers, minimum, job_.tiers, machine);
-  const plan::Rates rates = job_.rates ? *job_.rates
-                                       : calibrate(setup_, numerics_, measured.seconds,
-                                                   job_.cpu_adam, job_.tiers.nvme, job_.aio);
+  Calibration machine_does = job_.rates ? Calibration{*job_.rates, {}}
+                                        : calibrate(setup_, numerics_, measured.seconds,
+                                                    job_.cpu_adam, job_.tiers.nvme, job_.aio);
+  drive_speeds_ = std::move(machine_does.speeds);
   plan_ = plan::make_plan(setup_, limits, evaluation_batches(),
-                          plan::cost_model(rates, schedule::make_lanes()));
+                          plan::cost_model(machine_does.rates, schedule::make_lanes()));
   setup_ = plan_.setup;
   check_disks(plan_.planned[index(prefetch::Tier::kNvme)]);
 }

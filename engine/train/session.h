@@ -58,7 +58,8 @@ class Session {
   schedule::Setup setup_;
   gpu::Stream stream_;  // of compute
   std::unique_ptr<Compute> compute_;
-  WorkspaceUse workspace_;  // what a run sets aside
+  WorkspaceUse workspace_;            // what a run sets aside
+  std::vector<double> drive_speeds_;  ///< of the nvme paths; empty: not measured
   plan::Plan plan_;
 };
 

@@ -19,7 +19,9 @@ using testing::HasSubstr;
 
 class Advance : public testing::Test {
  protected:
-  Piece piece(Op op) const { return {nullptr, {op, &file_, 8_KiB, memory_.data(), 64_KiB}, 0, {}, {}}; }
+  Piece piece(Op op) const {
+    return {nullptr, {op, &file_, 8_KiB, memory_.data(), 64_KiB}, 0, {}, {}};
+  }
   static std::string why(const Piece& piece) {
     return error_of([&] { std::rethrow_exception(piece.error); }).what();
   }
@@ -128,6 +130,59 @@ TEST(Job, IssuesNothingMoreAfterAnError) {
   job.finish();
   EXPECT_STREQ(error_of(ticket).what(), "first");
   EXPECT_FALSE(job.has_next());
+}
+
+class BacklogTest : public testing::Test {
+ protected:
+  std::shared_ptr<Job> job(Op op, Bytes offset, Bytes bytes) {
+    const Request request{op, &file_, offset, memory_.data(), bytes};
+    return std::make_shared<Job>(std::span(&request, 1), 16_KiB, nullptr);
+  }
+  std::vector<Bytes> taken(Op op, std::size_t n) {
+    std::vector<Bytes> offsets;
+    for (; n > 0 && backlog_.has(op); --n) offsets.push_back(backlog_.take(op).rest.offset);
+    return offsets;
+  }
+
+  test::TempFolder folder_;
+  File file_ = File::open(folder_ / "file", Access::kCreateNew, Caching::kPageCache);
+  Buffer memory_{64_KiB};
+  Backlog backlog_;
+};
+
+TEST_F(BacklogTest, JobsOfAKindTakeTurns) {
+  backlog_.push(job(Op::kWrite, 0, 64_KiB));
+  EXPECT_THAT(taken(Op::kWrite, 2), testing::ElementsAre(0U, 16_KiB));
+  backlog_.push(job(Op::kWrite, 1_MiB, 32_KiB));
+  EXPECT_THAT(taken(Op::kWrite, 9), testing::ElementsAre(32_KiB, 1_MiB, 48_KiB, 1_MiB + 16_KiB));
+  EXPECT_TRUE(backlog_.empty());
+}
+
+TEST_F(BacklogTest, ReadsAndWritesAreApart) {
+  backlog_.push(job(Op::kWrite, 0, 64_KiB));
+  backlog_.push(job(Op::kRead, 1_MiB, 32_KiB));
+  EXPECT_THAT(taken(Op::kRead, 9), testing::ElementsAre(1_MiB, 1_MiB + 16_KiB));
+  EXPECT_FALSE(backlog_.has(Op::kRead));
+  EXPECT_FALSE(backlog_.empty());
+  EXPECT_EQ(taken(Op::kWrite, 9).size(), 4U);
+}
+
+TEST_F(BacklogTest, AJobThatFailedHasNoMoreTurns) {
+  const auto failed = job(Op::kRead, 0, 64_KiB);
+  backlog_.push(failed);
+  backlog_.push(job(Op::kRead, 1_MiB, 16_KiB));
+  taken(Op::kRead, 1);
+  failed->end(std::make_exception_ptr(Error(Errc::kIo, "gone")));
+  EXPECT_THAT(taken(Op::kRead, 9), testing::ElementsAre(1_MiB));
+}
+
+TEST_F(BacklogTest, WhatIsAbandonedFails) {
+  const auto lost = job(Op::kRead, 0, 64_KiB);
+  const Ticket ticket = lost->ticket();
+  backlog_.push(lost);
+  backlog_.abandon(std::make_exception_ptr(Error(Errc::kIo, "lost")));
+  EXPECT_STREQ(error_of(ticket).what(), "lost");
+  EXPECT_TRUE(backlog_.empty());
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ constexpr std::array kChunks = {ChunkSize::kGrain, ChunkSize::kThreeGrains, Chun
 constexpr std::array kRecomputes = {Recompute::kEveryLayer, Recompute::kAuto, Recompute::kNone};
 constexpr std::array kSharings = {Sharing::kSeparate, Sharing::kUnified};
 constexpr std::array kStoreKinds = {cpu_adam::Stores::kCached, cpu_adam::Stores::kStreaming};
-constexpr std::array kEngines = {nvme::Engine::kAuto, nvme::Engine::kThreads,
+constexpr std::array kEngines = {nvme::Engine::kAuto, nvme::Engine::kThreads, nvme::Engine::kLibaio,
                                  nvme::Engine::kIoUring};
 
 std::vector<Homes> all_homes() {
@@ -106,15 +106,15 @@ std::vector<Row> reduced(const std::vector<Row>& rows, const std::vector<Homes>&
   return kept;
 }
 
-bool has_uring() {
+bool has(nvme::Engine engine) {
   try {
     nvme::Options options;
-    options.engine = nvme::Engine::kIoUring;
+    options.engine = engine;
     nvme::make_queue(options, nvme::Caching::kDirect);
     return true;
   } catch (const Error& e) {
     if (e.code != Errc::kEnv) throw;
-    std::printf("rows of io_uring use threads: %s\n", e.what());
+    std::printf("rows of an engine that is not here use threads: %s\n", e.what());
     return false;
   }
 }
@@ -210,11 +210,14 @@ std::vector<CrownRow> crown_rows() {
   std::vector<Row> rows = pairwise_cover(values, fits);
   const char* wanted = std::getenv("SLUICE_CROWN");
   if (wanted != nullptr && std::string_view(wanted) == "reduced") rows = reduced(rows, homes);
-  const bool uring = has_uring();
+  std::set<nvme::Engine> missing;
+  for (const nvme::Engine engine : kEngines) {
+    if (!has(engine)) missing.insert(engine);
+  }
   std::vector<CrownRow> all;
   for (const Row& row : rows) {
     CrownRow made = row_of(row, homes, isas);
-    if (made.engine == nvme::Engine::kIoUring && !uring) made.engine = nvme::Engine::kThreads;
+    if (missing.contains(made.engine)) made.engine = nvme::Engine::kThreads;
     // Where tiers share memory, weights in host memory are resident: these layers are kept too.
     if (made.homes.param == ParamHome::kCpu && made.unified()) made.recompute = Recompute::kAuto;
     all.push_back(made);

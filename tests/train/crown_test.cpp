@@ -191,12 +191,15 @@ void expect_kernels(const CrownRow& row, const Observed& seen,
 std::string engine_name(nvme::Engine engine) {
   switch (engine) {
     case nvme::Engine::kIoUring:
-      return "io_uring, 4 x ";
+      return "io_uring";
+    case nvme::Engine::kLibaio:
+      return "libaio";
     case nvme::Engine::kThreads:
-      return "threads, 4 x ";
-    default:
-      return "";
+      return "threads";
+    case nvme::Engine::kAuto:
+      break;
   }
+  return "";
 }
 
 class Crown : public testing::TestWithParam<std::tuple<bool, bool, bool>> {
