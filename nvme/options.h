@@ -31,10 +31,12 @@ inline constexpr unsigned kAutoThreads = 8;
 struct Options {
   Engine engine = Engine::kAuto;
   Direct direct = Direct::kAuto;
-  Bytes block_size = 1_MiB;           ///< request size; a multiple of kAlignment
-  unsigned queue_depth = 32;          ///< reads in flight on a drive, and as many writes
-  std::optional<unsigned> threads;    ///< of the thread queue, as many for writes; nullopt = auto
-  std::chrono::seconds timeout{300};  ///< a transfer that takes longer ends the run
+  Bytes block_size = 1_MiB;         ///< request size; a multiple of kAlignment
+  unsigned queue_depth = 32;        ///< reads in flight on a drive, and as many writes
+  std::optional<unsigned> threads;  ///< of the thread queue, as many for writes; nullopt = auto
+  /// A transfer that takes longer ends the run. The kernel's own drivers give a drive half a minute
+  /// and then reset it, which takes as long again.
+  std::chrono::seconds timeout{120};
 };
 
 }  // namespace sluice::nvme

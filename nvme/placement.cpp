@@ -89,7 +89,8 @@ std::vector<std::size_t> turns_of(const std::vector<Bytes>& shares) {
     for (const Bytes share : shares) {
       const double exact =
           static_cast<double>(share) * static_cast<double>(turns) / static_cast<double>(total);
-      const auto count = share == 0 ? 0 : std::max<std::size_t>(1, static_cast<std::size_t>(std::llround(exact)));
+      const auto count =
+          share == 0 ? 0 : std::max<std::size_t>(1, static_cast<std::size_t>(std::llround(exact)));
       counts.push_back(count);
       error = std::max(error,
                        std::abs(static_cast<double>(count) - exact) / static_cast<double>(turns));

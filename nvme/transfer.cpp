@@ -116,7 +116,7 @@ Step advance(Piece& piece, std::int64_t result) {
 
 Error overdue(const Piece& piece, std::chrono::seconds timeout, std::size_t in_flight) {
   const Request& at = piece.rest;
-  return Error(Errc::kIo,
+  return Error(Errc::kWatchdog,
                fmt::format("{}: {} of {} bytes at offset {} has not come back for {} s, of {} in "
                            "flight; the drive or its driver hangs: see `dmesg`, or raise "
                            "aio.timeout",

@@ -317,6 +317,10 @@ std::vector<Field> machine_fields() {
                            nvme::kAutoThreads),
                &C::aio, &A::threads),
            {"aio.intra_op_parallelism", "aio.thread_count"}),
+      key("aio.timeout", duration(std::chrono::seconds(1), std::chrono::hours(24)),
+          "A read or write that a drive has not answered for so long ends the run, with what and "
+          "where it is",
+          &C::aio, &A::timeout),
       key("activation_checkpointing.policy",
           choice<schedule::Recompute>({{"none", schedule::Recompute::kNone},
                                        {"auto", schedule::Recompute::kAuto},

@@ -110,6 +110,17 @@ Kind<Bytes> size(Bytes least, Bytes most, Bytes step) {
           [](const Bytes& n) { return json(exact_size(n)); }};
 }
 
+Kind<std::chrono::seconds> duration(std::chrono::seconds least, std::chrono::seconds most) {
+  return {fmt::format("duration from {} to {}", exact_duration(least), exact_duration(most)),
+          {{"type", "string"}, {"pattern", "^(0|[1-9][0-9]*)[smh]$"}},
+          [=](const Value& v, const Context& at) {
+            const std::chrono::seconds n = read_duration(v, at);
+            if (n < least || n > most) refuse(v, at, "out of range");
+            return n;
+          },
+          [](const std::chrono::seconds& n) { return json(exact_duration(n)); }};
+}
+
 Kind<std::variant<Bytes, double>> size_or_fraction() {
   using Limit = std::variant<Bytes, double>;
   return {"size | fraction above 0 (0.9, 90%)",

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -36,6 +37,8 @@ Kind<double> number(double least, double most, Ends ends = Ends::kClosed);
 Kind<double> fraction();
 /// `step`: sizes are multiples of it; 1_B = any.
 Kind<Bytes> size(Bytes least, Bytes most, Bytes step);
+/// Whole seconds, minutes or hours.
+Kind<std::chrono::seconds> duration(std::chrono::seconds least, std::chrono::seconds most);
 /// A size, or a fraction above 0.
 Kind<std::variant<Bytes, double>> size_or_fraction();
 /// Digits are a count; with a dot or a % it is a fraction.

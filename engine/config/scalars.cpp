@@ -186,6 +186,38 @@ Bytes read_size(const Value& value, const Context& at) {
   }
 }
 
+namespace {
+
+struct Unit {
+  char name;
+  std::int64_t seconds;
+};
+constexpr std::array kUnitsOfTime = {Unit{'h', 3600}, Unit{'m', 60}, Unit{'s', 1}};
+
+}  // namespace
+
+std::chrono::seconds read_duration(const Value& value, const Context& at) {
+  const std::string& text = text_of(value, at);
+  const auto unit = std::ranges::find(kUnitsOfTime, text.empty() ? ' ' : text.back(), &Unit::name);
+  if (unit == kUnitsOfTime.end()) refuse(value, at, "no unit; write 90s, 5m or 2h");
+  Value digits = value;
+  digits.text.pop_back();
+  const std::int64_t n = read_whole(digits, at);
+  if (n > std::numeric_limits<std::int64_t>::max() / unit->seconds) {
+    refuse(value, at, "longer than can be counted");
+  }
+  return std::chrono::seconds(n * unit->seconds);
+}
+
+std::string exact_duration(std::chrono::seconds n) {
+  for (const Unit& unit : kUnitsOfTime) {
+    if (n.count() != 0 && n.count() % unit.seconds == 0) {
+      return fmt::format("{}{}", n.count() / unit.seconds, unit.name);
+    }
+  }
+  return "0s";
+}
+
 const std::string& read_word(const Value& value, const Context& at) {
   const std::string& text = text_of(value, at);
   if (text.empty()) refuse(value, at, "empty");

@@ -1,6 +1,7 @@
 /// Strict readers of single values. YAML's own guesses (on = true, 012 = 10, .inf) are not made.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,6 +36,8 @@ double read_number(const Value& value, const Context& at);
 /// 0 to 1, or 0% to 100%.
 double read_fraction(const Value& value, const Context& at);
 Bytes read_size(const Value& value, const Context& at);
+/// "90s", "5m", "2h".
+std::chrono::seconds read_duration(const Value& value, const Context& at);
 /// Words for people; no control characters, not empty.
 const std::string& read_word(const Value& value, const Context& at);
 /// read_word with ${name} and ${env:VARIABLE} filled in.
@@ -45,5 +48,7 @@ nlohmann::json read_json(const Value& value, const Context& at);
 
 /// "4MiB": exact, in the largest unit that divides it.
 std::string exact_size(Bytes n);
+/// "90s", "5m": exact, in the largest unit that divides it.
+std::string exact_duration(std::chrono::seconds n);
 
 }  // namespace sluice::config

@@ -151,11 +151,12 @@ TYPED_TEST_P(IoQueueUnderFaults, WritesThatNeverEndLetReadsPassAndFailWhenTheTim
   queue->submit(this->request(Op::kRead, 0, other)).wait();
   EXPECT_FALSE(never.done());
   const Error error = error_of(never);
-  EXPECT_EQ(error.code, Errc::kIo);
+  EXPECT_EQ(error.code, Errc::kWatchdog);
   EXPECT_THAT(error.what(), HasSubstr(this->folder_ / "a: write of 65536 bytes at offset "));
   EXPECT_THAT(error.what(), HasSubstr("has not come back for 2 s, of 8 in flight"));
   EXPECT_THAT(error.what(), HasSubstr("aio.timeout"));
-  EXPECT_EQ(error_of([&] { queue->submit(this->request(Op::kRead, 0, other)); }).code, Errc::kIo);
+  EXPECT_EQ(error_of([&] { queue->submit(this->request(Op::kRead, 0, other)); }).code,
+            Errc::kWatchdog);
 }
 
 TYPED_TEST_P(IoQueueUnderFaults, AnErrorOfTheKernelReachesTheTicket) {

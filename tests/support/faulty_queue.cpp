@@ -77,6 +77,7 @@ Ticket FaultyQueue::submit(std::span<const nvme::Request> requests, std::shared_
   for (const nvme::Request& request : requests) {
     if (number == faults_.fail_request) seam_->curse(request, -faults_.fail_errno);
     if (number == faults_.end_request) seam_->curse(request, 0);
+    if (number == faults_.never_request) seam_->curse(request, nvme::KernelSeam::kNever);
   }
   TicketSource source(keep);
   Ticket ticket = source.ticket();

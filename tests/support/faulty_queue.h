@@ -26,9 +26,10 @@ struct Faults {
   double interrupts = 0;                           ///< EINTR or EAGAIN instead of the answer
   std::optional<std::uint64_t> fail_request = {};  ///< this one fails with `fail_errno`
   int fail_errno = EIO;
-  std::optional<std::uint64_t> end_request = {};  ///< in this one reads meet the end of the file
-  unsigned reorder = 1;                           ///< so many requests are held back and shuffled
-  std::chrono::microseconds delay{0};             ///< completions are late by up to this
+  std::optional<std::uint64_t> end_request = {};    ///< in this one reads meet the end of the file
+  std::optional<std::uint64_t> never_request = {};  ///< this one does not end
+  unsigned reorder = 1;                             ///< so many requests are held back and shuffled
+  std::chrono::microseconds delay{0};               ///< completions are late by up to this
 };
 
 /// What really was injected: a test that saw none has proved nothing.

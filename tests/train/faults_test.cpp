@@ -151,6 +151,22 @@ TEST_P(DriveFaults, AnErrorOnAParameterOrAnActivationEndsTheRunAlike) {
   }
 }
 
+TEST_P(DriveFaults, ARequestThatNeverEndsEndsTheRun) {
+  count_requests();
+  for (const std::uint64_t n : {std::uint64_t{0}, requests_ / 2, requests_ - 1}) {
+    SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
+    Job disturbed = job();
+    disturbed.aio.timeout = std::chrono::seconds(1);
+    const auto seam = inject(disturbed, {.never_request = n});
+    const Ending ending = ending_of([&] { run(disturbed); });
+    EXPECT_GT((*seam)->counts().failures, 0U);
+    expect_nothing_left(disturbed);
+    EXPECT_EQ(ending.code, Errc::kWatchdog);
+    EXPECT_THAT(ending.message, AllOf(HasSubstr(folder_ / "run/nvme/sluice-"),
+                                      HasSubstr("has not come back for 1 s")));
+  }
+}
+
 TEST_P(DriveFaults, AFullDiskUnderTheStateIsNamed) {
   count_requests();
   const Ending ending = run_with({.fail_request = 0, .fail_errno = ENOSPC});
