@@ -90,6 +90,10 @@ plan::Rates rates_of(const Timings& timings) {
   rates.adam = updated(zero::kUpdateBytesPerElem) / timings.update;
   // As ops count it: a sum in fp32, read and written.
   rates.sums = updated(2 * sizeof(float)) / timings.sum;
+  if (timings.drives) {
+    rates.nvme_read = throughput(timings.drives->read);
+    rates.nvme_write = throughput(timings.drives->write);
+  }
   if (timings.copy > 0) rates.copy = static_cast<double>(kCopied) / timings.copy;
   return rates;
 }
@@ -101,17 +105,16 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics,
   const HostTimings host = time_host(cpu_adam);
   Timings timings{.update = host.update, .sum = host.sum};
   if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = copy_seconds();
-  Calibration found{rates_of(timings), {}};
-  plan::Rates& rates = found.rates;
+  Calibration found;
   if (setup.uses_nvme()) {
-    rates.nvme_read = rates.nvme_write = kGuess;
     if (const auto drives = look_at_drives(nvme, aio)) {
-      const nvme::Speed all = nvme::together(nvme.paths, *drives);
-      rates.nvme_read = throughput(all.read);
-      rates.nvme_write = throughput(all.write);
+      timings.drives = nvme::together(nvme.paths, *drives);
       for (const nvme::Speed& drive : *drives) found.speeds.push_back(drive.both());
     }
   }
+  found.rates = rates_of(timings);
+  plan::Rates& rates = found.rates;
+  if (setup.uses_nvme() && !timings.drives) rates.nvme_read = rates.nvme_write = kGuess;
   // Every op of a kind has one shape, so its time is all there is to know.
   for (const auto& [id, seconds] : ops) rates.compute[id] = {0, 0, seconds};
   const double cores = std::max(1U, std::thread::hardware_concurrency());

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "cpu_adam/options.h"
@@ -15,13 +16,15 @@
 #include "engine/schedule/setup.h"
 #include "engine/train/compute.h"
 #include "nvme/options.h"
+#include "nvme/speed.h"
 
 namespace sluice::train {
 
-/// What the look took, in seconds.
+/// What the look took, in seconds, or found.
 struct Timings {
-  double copy = 0;             ///< of kCopied bytes to the device; 0: not looked at
-  double update = 0, sum = 0;  ///< of kUpdated elements
+  double copy = 0;                         ///< of kCopied bytes to the device; 0: not looked at
+  double update = 0, sum = 0;              ///< of kUpdated elements
+  std::optional<nvme::Speed> drives = {};  ///< bytes per second of all together
 };
 inline constexpr Bytes kCopied = 16_MiB;
 inline constexpr std::size_t kUpdated = 1 << 20;
