@@ -38,8 +38,8 @@ class Ring {
   virtual void enter(std::chrono::milliseconds at_most) = 0;
   virtual std::optional<Answer> answer() = 0;
 
-  /// See IoQueue::enrol(). What of it the kernel refused, or nothing.
-  virtual std::string enrol(const Enrolment& /*most*/) { return {}; }
+  /// See IoQueue::enrol(); describe() says what the kernel refused of it.
+  virtual void enrol(const Enrolment& /*most*/) {}
   /// For people: "io_uring, deferred".
   virtual std::string describe() const = 0;
 };

@@ -20,8 +20,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How often the oldest transfer is looked at.
+/// How often the transfers in flight are looked at.
 constexpr std::chrono::milliseconds kLook{250};
+constexpr std::chrono::milliseconds kIdle = std::chrono::hours(1);
 
 class RingQueue final : public IoQueue {
  public:
@@ -119,7 +120,7 @@ class RingQueue final : public IoQueue {
       const bool closed = take_inbox();
       fill();
       if (closed && backlog_.empty() && in_flight() == 0) return;
-      ring_->enter(kLook);
+      ring_->enter(in_flight() > 0 ? kLook : kIdle);
       reap();
       look_for_overdue();
     }
@@ -131,8 +132,9 @@ class RingQueue final : public IoQueue {
     for (auto& job : inbox_) backlog_.push(std::move(job));
     inbox_.clear();
     if (enrolment_) {
-      ring_->enrol(*std::exchange(enrolment_, std::nullopt));
+      ring_->enrol(*enrolment_);
       described_ = ring_->describe();
+      enrolment_.reset();
       enrolled_.set_value();
     }
     return closed_;

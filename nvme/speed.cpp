@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::size_t kRequests = 8;  // in the file
 constexpr std::size_t kAtATime = 4;   // as many as a lane of the run has
-constexpr double kLook_s = 0.3;
+constexpr double kLookSeconds = 0.3;
 /// A drive that takes longer than this for one request is not asked for several.
-constexpr double kSlow_s = 0.1;
+constexpr double kSlowSeconds = 0.1;
 
 /// One file on one path, and what it is filled with.
 class Look {
@@ -37,7 +37,7 @@ class Look {
   Rate rate(Op op) {
     const double one = seconds_of([&] { request(op, 0).wait(); });
     Rate rate{static_cast<double>(kLookedAt) / one, 0};
-    if (one > kSlow_s) return rate;
+    if (one > kSlowSeconds) return rate;
     rate.together = sustained(op);
     rate.alone = std::min(rate.alone, rate.together);  // it came first: out of a cache, perhaps
     return rate;
@@ -72,14 +72,14 @@ class Look {
     std::size_t asked = 0, done = 0;
     const Nanos begin = now_ns();
     Nanos from = 0, now = begin;
-    while (to_seconds(now - begin) < kLook_s || done < kAtATime) {
+    while (to_seconds(now - begin) < kLookSeconds || done < kAtATime) {
       while (in_flight.size() < kAtATime) in_flight.push_back(request(op, asked++));
       in_flight.front().wait();
       in_flight.pop_front();
       now = now_ns();
       if (from != 0) {
         ++done;
-      } else if (to_seconds(now - begin) > kLook_s / 3) {
+      } else if (to_seconds(now - begin) > kLookSeconds / 3) {
         from = now;
       }
     }

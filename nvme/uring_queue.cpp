@@ -111,7 +111,7 @@ class UringRing final : public Ring {
     return std::nullopt;
   }
 
-  std::string enrol(const Enrolment& most) override {
+  void enrol(const Enrolment& most) override {
     std::vector<int> descriptors;
     for (const File* file : most.files) descriptors.push_back(file->fd());
     const int files = io_uring_register_files(&ring_, descriptors.data(),
@@ -131,7 +131,6 @@ class UringRing final : public Ring {
     if (pinned == 0) buffers_ = std::move(buffers);
     enrolled_ = fmt::format(", {}, {}", files == 0 ? "fixed files" : "files looked up each time",
                             pinned == 0 ? "fixed buffers" : why_not_pinned(-pinned));
-    return pinned == 0 ? "" : why_not_pinned(-pinned);
   }
 
   std::string describe() const override {
