@@ -24,7 +24,7 @@ Error not_available(int error) {
   std::string what = "libaio is not available: " + message_of(error);
   if (error == EAGAIN) what += "; other programs hold all of it: raise the sysctl fs.aio-max-nr";
   if (error == EINVAL) what += "; the kernel is older than 4.18";
-  return Error(Errc::kEnv, std::move(what));
+  return Error(Errc::kEnv, what);
 }
 
 class LibaioRing final : public Ring {
