@@ -214,19 +214,19 @@ Extent Store::allocate(Bytes n) {
 }
 
 Ticket Store::read(const Extent& extent, Bytes offset, std::span<std::byte> dst,
-                   std::shared_ptr<void> keep) {
-  return transfer(Op::kRead, extent, offset, dst, std::move(keep));
+                   const std::shared_ptr<void>& keep) {
+  return transfer(Op::kRead, extent, offset, dst, keep);
 }
 
 Ticket Store::write(const Extent& extent, Bytes offset, std::span<const std::byte> src,
-                    std::shared_ptr<void> keep) {
+                    const std::shared_ptr<void>& keep) {
   // A request has one pointer for both ways; a write does not touch the memory.
   const std::span memory(const_cast<std::byte*>(src.data()), src.size());
-  return transfer(Op::kWrite, extent, offset, memory, std::move(keep));
+  return transfer(Op::kWrite, extent, offset, memory, keep);
 }
 
 Ticket Store::transfer(Op op, const Extent& extent, Bytes offset, std::span<std::byte> memory,
-                       std::shared_ptr<void> keep) {
+                       const std::shared_ptr<void>& keep) {
   SLUICE_CHECK(offset <= extent.bytes && memory.size() <= extent.bytes - offset, kLogic,
                fmt::format("nvme: {} bytes at offset {} of an extent of {} bytes", memory.size(),
                            offset, extent.bytes));

@@ -71,9 +71,9 @@ class Store {
 
   /// The memory must live until the ticket is done; `keep` is held until then and can own it.
   Ticket read(const Extent& extent, Bytes offset, std::span<std::byte> dst,
-              std::shared_ptr<void> keep = nullptr);
+              const std::shared_ptr<void>& keep = nullptr);
   Ticket write(const Extent& extent, Bytes offset, std::span<const std::byte> src,
-               std::shared_ptr<void> keep = nullptr);
+               const std::shared_ptr<void>& keep = nullptr);
 
   /// For people, one line: the engine, and per folder the filesystem, O_DIRECT or not, and size.
   std::string describe() const;
@@ -93,7 +93,7 @@ class Store {
   static Stripes stripes_of(const std::vector<Folder>& folders);
   void make_queues(const Options& options, const WrapQueue& wrap);
   Ticket transfer(Op op, const Extent& extent, Bytes offset, std::span<std::byte> memory,
-                  std::shared_ptr<void> keep);
+                  const std::shared_ptr<void>& keep);
 
   std::vector<Folder> folders_;
   Stripes stripes_;
