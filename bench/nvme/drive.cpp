@@ -1,5 +1,5 @@
 /// What the nvme tier moves per second, as a run uses it: requests of 32 MiB, a few at a time in
-/// each direction, striped over the folders.
+/// each direction, striped over the folders by their speeds.
 ///
 ///   drive SECONDS io_uring|libaio|threads read|write|mixed FOLDER...
 ///
@@ -17,6 +17,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/error.h"
+#include "nvme/speed.h"
 #include "nvme/store.h"
 
 namespace sluice {
@@ -88,7 +89,9 @@ void run(double seconds, nvme::Engine engine, const std::vector<nvme::Op>& ops,
          const std::vector<std::string>& folders) {
   nvme::Options options;
   options.engine = engine;
-  nvme::Store store(folders, kRequests * kRequest, options, nvme::AllowRam::kYes);
+  std::vector<double> speeds;
+  for (const nvme::Speed& speed : nvme::look_at(folders, options)) speeds.push_back(speed.both());
+  nvme::Store store(folders, kRequests * kRequest, options, nvme::AllowRam::kYes, speeds);
   std::vector<nvme::Extent> extents;
   for (std::size_t i = 0; i < kRequests; ++i) extents.push_back(store.allocate(kRequest));
   {  // space that was only reserved is paid for at the first write
