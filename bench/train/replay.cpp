@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -105,16 +106,19 @@ void bench(const std::string& file, const std::vector<std::string>& overrides) {
 
   Trace trace(std::size_t{1} << 20);
   job.hooks.trace = &trace;
-  train::Session session(job);
-  fmt::print("{}\n\n", session.report());
-  const Ran overlapped = run(session, job, records);
-  const auto predicted = after_warm_up(replayed(session, trace, steps));
+  // One session at a time: each takes LibTorch's allocations into its own workspace.
+  auto session = std::make_optional<train::Session>(job);
+  fmt::print("{}\n\n", session->report());
+  const Ran overlapped = run(*session, job, records);
+  const auto predicted = after_warm_up(replayed(*session, trace, steps));
+  const int threads = session->numerics().threads;
   job.hooks.trace = nullptr;
 
   train::Job serial_job = job;
   serial_job.execution = train::Execution::kSerial;
-  train::Session serial_session(serial_job);
-  const Ran serial = run(serial_session, serial_job, records);
+  session.reset();
+  session.emplace(serial_job);
+  const Ran serial = run(*session, serial_job, records);
 
   train::Job resident_job = job;
   resident_job.homes = {};
@@ -123,15 +127,16 @@ void bench(const std::string& file, const std::vector<std::string>& overrides) {
   resident_job.homes.recompute = schedule::Recompute::kEveryLayer;
   resident_job.tiers.gpu.unified = memory::Unified::kAuto;
   resident_job.tiers.gpu.limit = 2_GiB;
-  train::Session resident_session(resident_job);
-  const Ran resident = run(resident_session, resident_job, records);
+  session.reset();
+  session.emplace(resident_job);
+  const Ran resident = run(*session, resident_job, records);
 
   const auto measured = after_warm_up(overlapped.seconds);
   std::vector<double> ratios;
   for (std::size_t i = 0; i < measured.size(); ++i) ratios.push_back(predicted[i] / measured[i]);
   const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
   const double step = median(measured);
-  fmt::print("\n{}\n", app::describe_machine(session.numerics().threads, job.cpu_adam.isa));
+  fmt::print("\n{}\n", app::describe_machine(threads, job.cpu_adam.isa));
   fmt::print("device limited to {}\n", format_bytes(std::get<Bytes>(job.tiers.gpu.limit)));
   fmt::print("step: {:.3f} s measured, {:.3f} s simulated from its ops (medians of {})\n", step,
              median(predicted), measured.size());
