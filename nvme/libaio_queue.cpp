@@ -5,7 +5,6 @@
 #include <poll.h>
 
 #include <cerrno>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -16,12 +15,8 @@
 namespace sluice::nvme {
 namespace {
 
-std::string message_of(int error) {
-  return fmt::format("{} (errno {})", std::generic_category().message(error), error);
-}
-
 Error not_available(int error) {
-  std::string what = "libaio is not available: " + message_of(error);
+  std::string what = "libaio is not available: " + text_of_errno(error);
   if (error == EAGAIN) what += "; other programs hold all of it: raise the sysctl fs.aio-max-nr";
   if (error == EINVAL) what += "; the kernel is older than 4.18";
   return Error(Errc::kEnv, what);
@@ -90,7 +85,7 @@ class LibaioRing final : public Ring {
  private:
   static Error stopped(int error) {
     return Error(Errc::kIo, fmt::format("libaio stopped working: {}; set aio.engine: threads",
-                                        message_of(error)));
+                                        text_of_errno(error)));
   }
 
   void arm() {

@@ -73,7 +73,7 @@ constexpr std::size_t kMostTurns = 64;  // in a round: shares are met to this fr
 constexpr Bytes kLeastRounds = 8;
 
 /// How many turns of a round each path gets: as its share is to all, none for an empty one.
-std::vector<std::size_t> turns_of(const std::vector<Bytes>& shares) {
+std::vector<Bytes> turns_of(const std::vector<Bytes>& shares) {
   const Bytes total = std::accumulate(shares.begin(), shares.end(), Bytes{0});
   Bytes least = total;
   for (const Bytes share : shares) {
@@ -81,16 +81,16 @@ std::vector<std::size_t> turns_of(const std::vector<Bytes>& shares) {
   }
   // Equal shares need one turn each, a third beside the rest three: no more than it takes.
   const auto wanted = std::min<Bytes>(kMostTurns, div_ceil(total, std::max<Bytes>(least, 1)));
-  std::vector<std::size_t> best;
+  std::vector<Bytes> best;
   double best_error = std::numeric_limits<double>::infinity();
   for (std::size_t turns = wanted; turns <= kMostTurns; ++turns) {
-    std::vector<std::size_t> counts;
+    std::vector<Bytes> counts;
     double error = 0;
     for (const Bytes share : shares) {
       const double exact =
           static_cast<double>(share) * static_cast<double>(turns) / static_cast<double>(total);
       const auto count =
-          share == 0 ? 0 : std::max<std::size_t>(1, static_cast<std::size_t>(std::llround(exact)));
+          share == 0 ? Bytes{0} : std::max<Bytes>(1, static_cast<Bytes>(std::llround(exact)));
       counts.push_back(count);
       error = std::max(error,
                        std::abs(static_cast<double>(count) - exact) / static_cast<double>(turns));
@@ -104,7 +104,7 @@ std::vector<std::size_t> turns_of(const std::vector<Bytes>& shares) {
 }
 
 /// The paths in turn, each as often as it is counted, spread as evenly as they can be.
-std::vector<std::size_t> interleave(const std::vector<std::size_t>& counts) {
+std::vector<std::size_t> interleave(const std::vector<Bytes>& counts) {
   std::vector<std::pair<double, std::size_t>> turns;  // when, of a round that takes 1
   for (std::size_t path = 0; path < counts.size(); ++path) {
     for (std::size_t i = 0; i < counts[path]; ++i) {
@@ -117,9 +117,8 @@ std::vector<std::size_t> interleave(const std::vector<std::size_t>& counts) {
   return order;
 }
 
-/// Whole rounds that fit into what is left of every path.
-Bytes rounds_in(const std::vector<Bytes>& left, const std::vector<std::size_t>& counts,
-                Bytes unit) {
+/// Whole rounds that fit into what is left of every path; `counts`: of each, in units.
+Bytes rounds_in(const std::vector<Bytes>& left, const std::vector<Bytes>& counts, Bytes unit) {
   Bytes rounds = std::numeric_limits<Bytes>::max();
   for (std::size_t path = 0; path < left.size(); ++path) {
     if (counts[path] > 0) rounds = std::min(rounds, left[path] / (counts[path] * unit));
@@ -138,7 +137,7 @@ Stripes::Stripes(const std::vector<Bytes>& shares, Bytes unit) {
   // Where the shares are no whole rounds, the rest is laid in rounds of its own, down to the last
   // bytes, which lie path by path.
   while (busy() > 1) {
-    const std::vector<std::size_t> counts = turns_of(left);
+    const std::vector<Bytes> counts = turns_of(left);
     while (unit > kAlignment && rounds_in(left, counts, unit) < kLeastRounds) unit /= 2;
     if (rounds_in(left, counts, unit) == 0) break;
     lay(left, used, interleave(counts), unit);
@@ -156,10 +155,7 @@ void Stripes::lay(std::vector<Bytes>& left, std::vector<Bytes>& used,
     zone.before.push_back(zone.per_round[path]);
     zone.per_round[path] += unit;
   }
-  Bytes rounds = std::numeric_limits<Bytes>::max();
-  for (std::size_t path = 0; path < left.size(); ++path) {
-    if (zone.per_round[path] > 0) rounds = std::min(rounds, left[path] / zone.per_round[path]);
-  }
+  const Bytes rounds = rounds_in(left, zone.per_round, 1);
   zone.bytes = rounds * zone.turns.size() * unit;
   for (std::size_t path = 0; path < left.size(); ++path) {
     left[path] -= rounds * zone.per_round[path];

@@ -20,8 +20,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How often the transfers in flight are looked at.
-constexpr std::chrono::milliseconds kLook{250};
 constexpr std::chrono::milliseconds kIdle = std::chrono::hours(1);
 
 class RingQueue final : public IoQueue {

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <new>
 #include <set>
 
 #include "engine/base/clock.h"
+#include "nvme/aligned.h"
 #include "nvme/filesystem.h"
 #include "nvme/io_queue.h"
 #include "nvme/store.h"
@@ -27,7 +26,7 @@ constexpr double kSlowSeconds = 0.1;
 class Look {
  public:
   Look(const std::string& path, const Options& options)
-      : memory_(new (std::align_val_t{kAlignment}) std::byte[kRequests * kLookedAt]),
+      : memory_(allocate_aligned(kRequests * kLookedAt)),
         file_(open_unnamed(nearest_existing(path), options.direct)) {
     std::memset(memory_.get(), 1, kRequests * kLookedAt);
     file_.preallocate(kRequests * kLookedAt);
@@ -48,12 +47,6 @@ class Look {
   }
 
  private:
-  struct Aligned {
-    void operator()(std::byte* memory) const {
-      ::operator delete[](memory, std::align_val_t{kAlignment});
-    }
-  };
-
   template <class Work>
   static double seconds_of(const Work& work) {
     const Nanos begin = now_ns();
@@ -88,7 +81,7 @@ class Look {
     return rate;
   }
 
-  std::unique_ptr<std::byte[], Aligned> memory_;
+  AlignedBytes memory_;
   File file_;
   std::unique_ptr<IoQueue> queue_;  // last, so that it drains first
 };

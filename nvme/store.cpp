@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -15,6 +14,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "nvme/aligned.h"
 #include "nvme/filesystem.h"
 
 namespace sluice::nvme {
@@ -87,17 +87,9 @@ File make_file(const std::string& folder, Caching caching) {
 /// nothing: some filesystems take it and fail, or lie, at the first transfer.
 std::string why_not_direct(const std::string& folder) {
   constexpr std::size_t kBytes = kAlignment;
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  const auto aligned = [] {
-    return std::unique_ptr<std::byte, Free>(
-        static_cast<std::byte*>(std::aligned_alloc(kAlignment, kBytes)));
-  };
-  const auto written = aligned();
-  const auto read_back = aligned();
+  const AlignedBytes written = allocate_aligned(kBytes);
+  const AlignedBytes read_back = allocate_aligned(kBytes);
   std::memset(written.get(), 0xa5, kBytes);
-  std::memset(read_back.get(), 0, kBytes);
   try {
     const File file = make_file(folder, Caching::kDirect);
     if (::pwrite(file.fd(), written.get(), kBytes, 0) != static_cast<ssize_t>(kBytes) ||

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -22,9 +21,6 @@ namespace sluice::nvme {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// How often the transfers in flight are looked at.
-constexpr std::chrono::milliseconds kLook{250};
 
 /// What the threads of a queue share. It outlives the queue when one of them hangs in the kernel.
 class Workers {

@@ -40,8 +40,7 @@ Step fail(Piece& piece, const std::string& why) {
 }
 
 Step fail(Piece& piece, int error) {
-  return fail(piece, fmt::format("{} (errno {}){}", std::generic_category().message(error), error,
-                                 hint_of(error)));
+  return fail(piece, text_of_errno(error) + hint_of(error));
 }
 
 Step stall(Piece& piece, std::int64_t result) {
@@ -53,6 +52,10 @@ Step stall(Piece& piece, std::int64_t result) {
 }
 
 }  // namespace
+
+std::string text_of_errno(int error) {
+  return fmt::format("{} (errno {})", std::generic_category().message(error), error);
+}
 
 Job::Job(std::span<const Request> requests, Bytes block_size, std::shared_ptr<void> keep)
     : block_size_(block_size), keep_(keep), source_(std::move(keep)) {

@@ -11,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -72,6 +73,11 @@ enum class Step : std::uint8_t {
 /// Moves a piece on by what the kernel answered: bytes, or a negative errno.
 Step advance(Piece& piece, std::int64_t result);
 
+/// "Input/output error (errno 5)".
+std::string text_of_errno(int error);
+
+/// How often a queue looks whether a piece is overdue.
+inline constexpr std::chrono::milliseconds kLook{250};
 /// What to say of a piece that the kernel has had for longer than `timeout`, `in_flight` pieces in
 /// all.
 Error overdue(const Piece& piece, std::chrono::seconds timeout, std::size_t in_flight);

@@ -34,10 +34,6 @@ Error not_available(int error) {
   return Error(Errc::kEnv, why_no_uring(error, read_disabled()));
 }
 
-std::string message_of(int error) {
-  return std::generic_category().message(error);
-}
-
 /// How a ring may be set up, the best first; a kernel that does not know one of the flags says so.
 struct Mode {
   unsigned flags;
@@ -184,9 +180,8 @@ class UringRing final : public Ring {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return;
     }
-    throw Error(Errc::kIo,
-                fmt::format("io_uring stopped working: {} (errno {}); set aio.engine: threads",
-                            message_of(-entered), -entered));
+    throw Error(Errc::kIo, fmt::format("io_uring stopped working: {}; set aio.engine: threads",
+                                       text_of_errno(-entered)));
   }
 
   /// The buffer that all of these bytes lie in.
@@ -199,7 +194,7 @@ class UringRing final : public Ring {
   }
 
   static std::string why_not_pinned(int error) {
-    return fmt::format("buffers not fixed: {}{}", message_of(error),
+    return fmt::format("buffers not fixed: {}{}", std::generic_category().message(error),
                        error == ENOMEM ? "; raise `ulimit -l`" : "");
   }
 
@@ -222,8 +217,7 @@ std::unique_ptr<IoQueue> make_uring_queue(const Options& options,
 }
 
 std::string why_no_uring(int error, int disabled) {
-  std::string what = fmt::format("io_uring is not available: {} (errno {})",
-                                 std::generic_category().message(error), error);
+  const std::string what = "io_uring is not available: " + text_of_errno(error);
   if (error == EPERM && disabled != 0) {
     return fmt::format(
         "{}: kernel.io_uring_disabled is {}; `sysctl -w kernel.io_uring_disabled=0` "

@@ -5,10 +5,8 @@
 ///
 /// One line of JSON: bytes per second read and written, and seconds of processors per 10^9 bytes.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/resource.h>
 
-#include <charconv>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -17,6 +15,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/error.h"
+#include "nvme/aligned.h"
 #include "nvme/speed.h"
 #include "nvme/store.h"
 
@@ -43,7 +42,7 @@ class Direction {
       : store_(store),
         extents_(extents),
         op_(op),
-        memory_(new (std::align_val_t{kAlignment}) std::byte[kAtATime * kRequest]) {
+        memory_(nvme::allocate_aligned(kAtATime * kRequest)) {
     std::memset(memory_.get(), 1, kAtATime * kRequest);
   }
   ~Direction() {
@@ -72,15 +71,10 @@ class Direction {
   Bytes bytes() const { return done_ * kRequest; }
 
  private:
-  struct Aligned {
-    void operator()(std::byte* memory) const {
-      ::operator delete[](memory, std::align_val_t{kAlignment});
-    }
-  };
   nvme::Store& store_;
   const std::vector<nvme::Extent>& extents_;
   nvme::Op op_;
-  std::unique_ptr<std::byte[], Aligned> memory_;
+  nvme::AlignedBytes memory_;
   std::deque<Ticket> in_flight_;
   std::size_t asked_ = 0, done_ = 0;
 };
@@ -95,11 +89,9 @@ void run(double seconds, nvme::Engine engine, const std::vector<nvme::Op>& ops,
   std::vector<nvme::Extent> extents;
   for (std::size_t i = 0; i < kRequests; ++i) extents.push_back(store.allocate(kRequest));
   {  // space that was only reserved is paid for at the first write
-    const std::vector<std::byte> zero(kRequest + kAlignment);
-    void* at = const_cast<std::byte*>(zero.data());
-    std::size_t room = zero.size();
-    const auto* bytes = static_cast<std::byte*>(std::align(kAlignment, kRequest, at, room));
-    for (const nvme::Extent& extent : extents) store.write(extent, 0, {bytes, kRequest}).wait();
+    const nvme::AlignedBytes zero = nvme::allocate_aligned(kRequest);
+    for (const nvme::Extent& extent : extents)
+      store.write(extent, 0, {zero.get(), kRequest}).wait();
   }
   std::deque<Direction> directions;
   std::vector<std::span<std::byte>> memory;

@@ -34,15 +34,6 @@ void append(std::vector<Field>& all, std::vector<Field> more) {
   std::ranges::move(more, std::back_inserter(all));
 }
 
-/// By the names that the schedule gives them, and auto.
-template <class Home>
-Kind<Home> home(const std::vector<Home>& all, Home when_auto) {
-  std::vector<std::pair<std::string, Home>> labels;
-  for (const Home each : all) labels.emplace_back(schedule::name_of(each), each);
-  labels.emplace_back("auto", when_auto);
-  return choice(std::move(labels));
-}
-
 constexpr std::int64_t kMostCount = 1'000'000'000'000'000;
 constexpr std::int64_t kMostEpochs = 1'000'000;
 constexpr Bytes kMostBytes = Bytes{1} << 50;
@@ -227,21 +218,21 @@ std::vector<Field> placement_fields() {
   using schedule::ParamHome;
   return {
       key("zero_optimization.offload_param.device",
-          home({ParamHome::kCpu, ParamHome::kNone, ParamHome::kNvme}, ParamHome::kCpu),
+          named({ParamHome::kCpu, ParamHome::kNone, ParamHome::kNvme}, ParamHome::kCpu),
           "Where the weights live between uses: none is the device, auto is cpu",
           &C::zero_optimization, &Z::offload_param),
       key("zero_optimization.offload_gradient.device",
-          home({GradientHome::kCpu, GradientHome::kNone}, GradientHome::kCpu),
+          named({GradientHome::kCpu, GradientHome::kNone}, GradientHome::kCpu),
           "Where the gradients live until the optimizer takes them: none is the device, auto is "
           "cpu",
           &C::zero_optimization, &Z::offload_gradient),
       key("zero_optimization.offload_optimizer.device",
-          home({OptimizerHome::kCpu, OptimizerHome::kNvme}, OptimizerHome::kCpu),
+          named({OptimizerHome::kCpu, OptimizerHome::kNvme}, OptimizerHome::kCpu),
           "Where the optimizer's weights and moments live between steps: auto is cpu",
           &C::zero_optimization, &Z::offload_optimizer),
       key("zero_optimization.offload_activation.device",
-          home({ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme},
-               ActivationHome::kNone),
+          named({ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme},
+                ActivationHome::kNone),
           "Where the inputs of the layers wait for the backward pass: none and auto are the device",
           &C::zero_optimization, &Z::offload_activation),
       key("zero_optimization.sub_group_size", or_auto(size(zero::kMinChunkState, kMostBytes, 1_B)),

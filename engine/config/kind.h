@@ -98,6 +98,15 @@ Kind<T> choice(std::vector<std::pair<std::string, T>> labels) {
   return {takes, {{"enum", allowed}}, read, write};
 }
 
+/// One of these, by the names that their room gives them (name_of), or auto.
+template <class T>
+Kind<T> named(const std::vector<T>& all, T when_auto) {
+  std::vector<std::pair<std::string, T>> labels;
+  for (const T each : all) labels.emplace_back(name_of(each), each);
+  labels.emplace_back("auto", when_auto);
+  return choice(std::move(labels));
+}
+
 /// `auto` stands for the default of the engine, which is `meaning` today.
 template <class T>
 Kind<T> auto_is(T meaning, Kind<T> kind) {

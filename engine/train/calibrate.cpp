@@ -65,6 +65,7 @@ HostTimings time_host(const cpu_adam::Options& options) {
   const double sum = second_time([&] { optimizer.accumulate(m, contribution); });
   return {update, sum, optimizer.threads()};
 }
+
 /// nullopt: they cannot be measured.
 std::optional<std::vector<nvme::Speed>> look_at_drives(const memory::NvmeTier& nvme,
                                                        const nvme::Options& aio) {
