@@ -126,7 +126,7 @@ void check_and_simulate() {
   const auto step = schedule::step_program(setup, catalog);
   const std::size_t ops = step->ops().size();
   fmt::print("Llama, {:.1f}e9 parameters: {} ops in one step, written in {:.2f} s\n",
-             static_cast<double>(setup.model.parameters()) / 1e9, ops, seconds_since(begin));
+             static_cast<double>(setup.model->parameters()) / 1e9, ops, seconds_since(begin));
 
   const prefetch::Lanes lanes = schedule::make_lanes();
   prefetch::Initialised initialised(*catalog.residents);

@@ -56,7 +56,7 @@ Bytes tight_limit(const train::Job& job) {
   const train::Session session(job);
   const plan::Plan& plan = session.plan();
   Bytes layer = 0;
-  for (const shape::Block& block : plan.setup.model.blocks) {
+  for (const shape::Block& block : plan.setup.model->blocks) {
     if (block.kind != shape::BlockKind::kLayer) continue;
     layer = plan.setup.segment_elems(block.segments.front()) * size_of(plan.setup.compute);
     break;

@@ -26,7 +26,7 @@ constexpr std::int64_t kBigramVocabulary = 1 << 10;
 std::optional<double> bigram_baseline(const train::Session& session) {
   const data::Dataset* valid = session.valid_data();
   if (valid == nullptr || session.train_data().tokens() > kBigramTokens ||
-      session.plan().setup.model.decoder.vocab > kBigramVocabulary) {
+      session.plan().setup.model->decoder.vocab > kBigramVocabulary) {
     return std::nullopt;
   }
   return data::bigram_loss(session.train_data(), *valid, session.evaluation_samples());

@@ -98,7 +98,7 @@ train::Measured ModelOps::measure() {
   tensor::set_compute_threads(numerics_.threads);
   train::Measured measured;
   bool layer_done = false;  // all layers have one shape
-  for (const shape::Block& block : setup_.model.blocks) {
+  for (const shape::Block& block : setup_.model->blocks) {
     if (block.kind == shape::BlockKind::kLayer && std::exchange(layer_done, true)) continue;
     for (const OpId id : ops_of(setup_, block.kind)) {
       Scratch scratch;

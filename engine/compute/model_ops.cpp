@@ -33,7 +33,7 @@ class BlockViews {
       const auto s = static_cast<std::size_t>(block_.segments[i]);
       for (const zero::Placed& placed : setup_.layouts[s].tensors) {
         const auto& spec =
-            setup_.model.segments[s].tensors[static_cast<std::size_t>(placed.tensor)];
+            setup_.model->segments[s].tensors[static_cast<std::size_t>(placed.tensor)];
         if (spec.role != role) continue;
         return tensor::view(base(i) + placed.offset_elems * size_of(setup_.compute), spec.shape,
                             setup_.compute);
@@ -107,7 +107,7 @@ class Gradients : public model::GradSink {
 };
 
 const shape::Block& block_of(const Setup& setup, std::int32_t first_segment) {
-  for (const shape::Block& block : setup.model.blocks) {
+  for (const shape::Block& block : setup.model->blocks) {
     if (block.segments.front() == first_segment) return block;
   }
   throw Error(Errc::kLogic, fmt::format("no block begins with segment {}", first_segment));
@@ -120,7 +120,7 @@ struct Call {
   const OpBytes& op;
   const shape::Block& block;
 
-  const shape::Decoder& decoder() const { return setup.model.decoder; }
+  const shape::Decoder& decoder() const { return setup.model->decoder; }
   Weights weights() const { return Weights({setup, block, op.all(Operand::kWeights)}); }
   Gradients gradients() const { return Gradients({setup, block, op.all(Operand::kGradients)}); }
   at::Tensor activation(Operand name) const {

@@ -59,7 +59,7 @@ std::uint64_t most_work(const schedule::Setup& setup, std::int64_t evaluation_ba
     work += uses * (kPerUse * micro_batches + kPerUseOnly * batches);
   }
   return work +
-         setup.model.blocks.size() * (kPerForward * micro_batches + kPerForwardOnly * batches);
+         setup.model->blocks.size() * (kPerForward * micro_batches + kPerForwardOnly * batches);
 }
 
 }  // namespace sluice::plan

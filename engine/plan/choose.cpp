@@ -81,7 +81,7 @@ std::int64_t most_kept(const Plan& base) {
                               left(base.limits.host, gpu + base.minimum[index(Tier::kCpu)]));
   const Bytes layer = round_up(schedule::sizes_of(base.setup).kept, kAlignment) *
                       static_cast<Bytes>(base.setup.sweep);
-  return std::min(base.setup.model.decoder.layers, static_cast<std::int64_t>(room / layer));
+  return std::min(base.setup.model->decoder.layers, static_cast<std::int64_t>(room / layer));
 }
 
 /// As many layers keep their forward as fit without a longer step: what they take is not there for

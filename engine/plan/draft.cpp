@@ -35,7 +35,7 @@ Slots serial_slots(const Plan& plan) {
 }
 
 void require_plannable(const Setup& setup, std::int64_t evaluation_batches) {
-  const std::uint64_t blocks = setup.model.blocks.size();
+  const std::uint64_t blocks = setup.model->blocks.size();
   const auto micro_batches = static_cast<std::uint64_t>(setup.micro_batches);
   SLUICE_CHECK(micro_batches <= schedule::kMaxForwards / blocks, kConfig,
                fmt::format("one step has more forwards than are planned: lower "

@@ -24,7 +24,7 @@ static_assert(kPlanningWork >= kChunkChoices * kLongestDraft, "every size of chu
 /// Nothing is left that more memory could be used for.
 bool has_all(Candidate& candidate) {
   const Setup& setup = candidate.draft->setup;
-  if (setup.may_keep() && setup.kept_layers < setup.model.decoder.layers) return false;
+  if (setup.may_keep() && setup.kept_layers < setup.model->decoder.layers) return false;
   const Limits endless{{kEndless, kEndless, kEndless}, kEndless};
   return candidate.chooser->choose(endless).slots == candidate.choice.slots;
 }

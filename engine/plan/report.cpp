@@ -43,13 +43,13 @@ std::string slots(const Plan& plan) {
 
 /// What a step asks of each lane that moves bytes, whatever the model's size.
 std::string traffic(const Plan& plan) {
-  if (!plan.programs.step || plan.setup.model.segments.empty()) return {};
+  if (!plan.programs.step || plan.setup.model->segments.empty()) return {};
   std::vector<double> bytes(plan.lanes.size(), 0.0);
   for (const prefetch::Op& op : plan.programs.step->ops()) bytes[op.lane] += op.cost.bytes;
   std::string text = "\neach step moves, in bytes per parameter:";
   const char* comma = " ";
   for (std::size_t lane = 0; lane < bytes.size(); ++lane) {
-    const double each = bytes[lane] / static_cast<double>(plan.setup.model.parameters());
+    const double each = bytes[lane] / static_cast<double>(plan.setup.model->parameters());
     if (each < 0.05) continue;
     text += fmt::format("{}{} {:.1f}", comma, plan.lanes[lane].name, each);
     comma = ", ";
@@ -72,7 +72,7 @@ std::string sweep(const Plan& plan) {
 std::string kept_layers(const Plan& plan) {
   if (plan.setup.kept_layers == 0) return {};
   return fmt::format("\n{} of {} layers keep their forward for backward", plan.setup.kept_layers,
-                     plan.setup.model.decoder.layers);
+                     plan.setup.model->decoder.layers);
 }
 
 std::string offer(const Offer& offer, double now) {

@@ -186,11 +186,11 @@ Sizes sizes_of(const Setup& setup) {
   const auto tokens = static_cast<Bytes>(setup.micro_batch_tokens());
   std::uint64_t largest = 0;
   for (const auto& layout : setup.layouts) largest = std::max(largest, layout.elems);
-  const auto hidden = static_cast<Bytes>(setup.model.decoder.hidden);
+  const auto hidden = static_cast<Bytes>(setup.model->decoder.hidden);
   return {
       .activation = round_up(tokens * hidden * size_of(setup.compute), kAlignment),
       .batch = tokens * 2 * sizeof(std::int64_t),
-      .kept = shape::kept_of(setup.model.decoder, setup.micro_batch_tokens(), setup.compute).bytes,
+      .kept = shape::kept_of(setup.model->decoder, setup.micro_batch_tokens(), setup.compute).bytes,
       .norms = norm_bytes(largest),
       .record = 256};
 }

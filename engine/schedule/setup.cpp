@@ -32,7 +32,7 @@ Setup make_setup(shape::Model model, const Options& homes) {
     for (const int segment : block.segments) ++setup.uses[static_cast<std::size_t>(segment)];
   }
   if (homes.recompute == Recompute::kNone) setup.kept_layers = model.decoder.layers;
-  setup.model = std::move(model);
+  setup.model = std::make_shared<const shape::Model>(std::move(model));
   return with_chunks(std::move(setup), homes.sub_group_size);
 }
 

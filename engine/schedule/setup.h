@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -23,7 +24,8 @@ enum class GradDType : std::uint8_t {
 enum class Sharing : std::uint8_t { kSeparate, kUnified };
 
 struct Setup {
-  shape::Model model;
+  /// Shared: planning tries many setups of one model.
+  std::shared_ptr<const shape::Model> model = std::make_shared<const shape::Model>();
   std::vector<zero::Layout> layouts;             ///< by segment
   std::vector<std::vector<zero::Chunk>> chunks;  ///< by segment
   std::vector<int> uses;                         ///< by segment: how many blocks name it
@@ -69,7 +71,7 @@ struct Setup {
   bool may_keep() const { return homes.recompute != Recompute::kEveryLayer && !streams_params(); }
   /// The block is one of the kept layers. The last block is the head.
   bool keeps(int block) const {
-    const auto blocks = static_cast<std::int64_t>(model.blocks.size());
+    const auto blocks = static_cast<std::int64_t>(model->blocks.size());
     return block < blocks - 1 && block >= blocks - 1 - kept_layers;
   }
 };

@@ -53,7 +53,7 @@ BufferId ProgramWriter::fetch_batch(int micro_batch) {
 void ProgramWriter::compute(OpId id, int b, int micro_batch, Bindings operands, double forwards) {
   operands.emplace_back(kWorkspace, catalog_.workspace);
   const double forward =
-      shape::forward_flops(setup_.model, block(b), setup_.micro_batch_size, setup_.seq_len);
+      shape::forward_flops(*setup_.model, block(b), setup_.micro_batch_size, setup_.seq_len);
   // Where names the block by its first segment; the handlers know the blocks.
   op(id, {.segment = block(b).segments.front(), .micro_batch = micro_batch}, operands,
      {.flops = forwards * forward});

@@ -82,10 +82,10 @@ class ProgramWriter {
     return setup_.segment_elems(segment) * size_of(setup_.compute);
   }
   const shape::Block& block(int b) const {
-    return setup_.model.blocks[static_cast<std::size_t>(b)];
+    return setup_.model->blocks[static_cast<std::size_t>(b)];
   }
-  int blocks() const { return static_cast<int>(setup_.model.blocks.size()); }
-  int segments() const { return static_cast<int>(setup_.model.segments.size()); }
+  int blocks() const { return static_cast<int>(setup_.model->blocks.size()); }
+  int segments() const { return static_cast<int>(setup_.model->segments.size()); }
   int chunks(int segment) const {
     return static_cast<int>(setup_.chunks[static_cast<std::size_t>(segment)].size());
   }

@@ -73,7 +73,7 @@ Session::Assembly::Assembly(Session& s)
       ledger(s.plan_.limits.tiers),
       memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
       host(s.setup_, s.plan_.catalog.routes, rules, batches, optimizer),
-      writer(s.setup_.model, s.job_.final_dtype,
+      writer(*s.setup_.model, s.job_.final_dtype,
              (std::filesystem::path(s.job_.folder) / "final").string()),
       conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer) {
   first_touch(memory, s.plan_.catalog.tags, s.stream_, optimizer);

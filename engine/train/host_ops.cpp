@@ -111,7 +111,7 @@ void HostOps::load_batch(const OpBytes& op) const {
 }
 
 void HostOps::init_state(const OpBytes& op) const {
-  const shape::Segment& segment = setup_.model.segments[index(op.where.segment)];
+  const shape::Segment& segment = setup_.model->segments[index(op.where.segment)];
   const zero::Layout& layout = setup_.layouts[index(op.where.segment)];
   const zero::Chunk& c = chunk(op.where);
   const cpu_adam::State state = state_of(op);
@@ -211,7 +211,7 @@ void HostOps::adam(const OpBytes& op) const {
                         .bias_correction1 = record.bias_correction1,
                         .bias_correction2 = record.bias_correction2,
                         .clip = record.clip};
-  for (const zero::Run& run : zero::runs(setup_.model.segments[index(op.where.segment)],
+  for (const zero::Run& run : zero::runs(setup_.model->segments[index(op.where.segment)],
                                          setup_.layouts[index(op.where.segment)], c)) {
     const std::uint64_t at = run.first_elem - c.first_elem;
     hyper.weight_decay = run.decayed ? static_cast<float>(rules_.optimizer.weight_decay) : 0.0F;

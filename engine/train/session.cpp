@@ -72,7 +72,7 @@ Numerics choose_numerics(const Job& job, const schedule::Setup& setup) {
   numerics.threads = static_cast<int>(
       job.compute_threads.value_or(std::max(1U, std::thread::hardware_concurrency())));
   numerics.loss_chunk = job.loss_chunk.value_or(
-      shape::auto_loss_chunk(setup.model.decoder, setup.micro_batch_tokens()));
+      shape::auto_loss_chunk(setup.model->decoder, setup.micro_batch_tokens()));
   return numerics;
 }
 
@@ -99,11 +99,11 @@ Session::Session(const Job& job)
       steps_(count_steps(job_.train, train_)),
       setup_(write_setup(job_)),
       stream_("compute") {
-  SLUICE_CHECK(setup_.seq_len <= setup_.model.decoder.max_positions ||
-                   setup_.model.decoder.positions == shape::Positions::kRotary,
+  SLUICE_CHECK(setup_.seq_len <= setup_.model->decoder.max_positions ||
+                   setup_.model->decoder.positions == shape::Positions::kRotary,
                kConfig,
                fmt::format("data.seq_len is {}, the model has {} learned positions: lower seq_len",
-                           setup_.seq_len, setup_.model.decoder.max_positions));
+                           setup_.seq_len, setup_.model->decoder.max_positions));
   numerics_ = choose_numerics(job_, setup_);
   if (job_.tiers.nvme.paths.empty()) {
     job_.tiers.nvme.paths = {(std::filesystem::path(job_.folder) / "nvme").string()};
@@ -144,7 +144,7 @@ void Session::check_disks(Bytes stored) const {
       if (nvme::filesystem_of(paths[i]).device == disk.device) shared += shares[i];
     }
   }
-  const Bytes weights = setup_.model.parameters() * size_of(job_.final_dtype);
+  const Bytes weights = setup_.model->parameters() * size_of(job_.final_dtype);
   nvme::check_file_size(job_.folder, weights);
   const Bytes need = weights + kSmallFiles + shared;
   SLUICE_CHECK(
@@ -180,7 +180,7 @@ std::string Session::report() const {
       "model: {} parameters in {} segments, {} chunks of the optimizer, up to {} of state\n"
       "step: {} x {} sequences of {} tokens, {} in all, {} steps\n"
       "workspace: {} measured, {} for workers\n{}",
-      setup_.model.parameters(), setup_.model.segments.size(), setup_.chunk_count(),
+      setup_.model->parameters(), setup_.model->segments.size(), setup_.chunk_count(),
       format_bytes(largest), setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len,
       setup_.tokens_per_step(), steps_, format_bytes(workspace_.main),
       format_bytes(workspace_.side), plan::report(plan_));

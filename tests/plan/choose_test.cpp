@@ -99,7 +99,7 @@ TEST(Choose, LetsNoLayerKeepItsForwardWhereThatMakesTheStepLonger) {
   auto told = setup;
   told.homes.recompute = schedule::Recompute::kEveryLayer;
   auto all = setup;
-  all.kept_layers = setup.model.decoder.layers;
+  all.kept_layers = setup.model->decoder.layers;
   const Bytes least = require_minimum(all, kPlenty, 0)[index(Tier::kGpu)];
   bool any = false;  // keeping them would cost time
   for (const Bytes more : {0_KiB, 64_KiB, 128_KiB, 192_KiB, 256_KiB}) {
@@ -114,7 +114,7 @@ TEST(Choose, LetsNoLayerKeepItsForwardWhereThatMakesTheStepLonger) {
 
 TEST(Choose, LetsAsManyLayersKeepTheirForwardAsFitTheDevice) {
   const auto setup = setup_of({.param = ParamHome::kNone, .micro_batches = 1});
-  const std::int64_t layers = setup.model.decoder.layers;
+  const std::int64_t layers = setup.model->decoder.layers;
   plan::Rates rates;
   rates.flops = 1e8;  // what takes time is computing
   const auto cost = plan::cost_model(rates, schedule::make_lanes());

@@ -123,7 +123,7 @@ std::string too_long(const schedule::Setup& setup, std::int64_t evaluation_batch
 
 TEST(Refusal, OfMoreThanCanBePlannedComesAtOnceAndSaysWhatToLower) {
   const auto most = [](const schedule::Setup& setup, std::uint64_t forwards) {
-    return static_cast<std::int64_t>(forwards / setup.model.blocks.size());
+    return static_cast<std::int64_t>(forwards / setup.model->blocks.size());
   };
   auto setup = setup_of({});
   setup.micro_batches = most(setup, schedule::kMaxForwards) + 1;
@@ -246,9 +246,9 @@ TEST(Refusal, OfKeepingEveryLayerSaysThatTheyNeedNotBeKept) {
   auto homes = setup.homes;
   homes.recompute = schedule::Recompute::kNone;
   const auto micro_batches = setup.micro_batches;
-  setup = schedule::make_setup(setup.model, homes);
+  setup = schedule::make_setup(*setup.model, homes);
   setup.micro_batches = micro_batches;
-  EXPECT_EQ(make_plan(setup, kPlenty).setup.kept_layers, setup.model.decoder.layers);
+  EXPECT_EQ(make_plan(setup, kPlenty).setup.kept_layers, setup.model->decoder.layers);
   EXPECT_THAT(refusal_one_byte_below(setup, Tier::kGpu),
               HasSubstr("\n  set\n    activation_checkpointing.policy: auto"));
 }

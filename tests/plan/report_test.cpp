@@ -81,7 +81,9 @@ TEST(Report, SaysHowManyMicroBatchesGoTogetherWhereThereIsAChoice) {
 
 TEST(Report, SaysHowManyLayersKeepTheirForwardIfAny) {
   Plan plan = plan_of({1_GiB, 0, 0}, {1_GiB, 0, 0}, {1_GiB, 0, 0});
-  plan.setup.model.decoder.layers = 12;
+  shape::Model twelve;
+  twelve.decoder.layers = 12;
+  plan.setup.model = std::make_shared<const shape::Model>(twelve);
   EXPECT_THAT(report(plan), ::testing::Not(::testing::HasSubstr("keep")));
   plan.setup.kept_layers = 5;
   EXPECT_THAT(report(plan), ::testing::HasSubstr("\n5 of 12 layers keep their forward"));
@@ -94,8 +96,10 @@ TEST(Report, SaysWhatAStepMovesOnEachLanePerParameter) {
   Plan plan = plan_of({1_GiB, 0, 0}, {1_GiB, 0, 0}, {1_GiB, 0, 0});
   shape::TensorSpec weight;
   weight.shape = {10, 100};
-  plan.setup.model.segments.resize(1);
-  plan.setup.model.segments[0].tensors.push_back(weight);
+  shape::Model one_tensor;
+  one_tensor.segments.resize(1);
+  one_tensor.segments[0].tensors.push_back(weight);
+  plan.setup.model = std::make_shared<const shape::Model>(one_tensor);
   plan.lanes = {{"compute"}, {"h2d"}, {"nvme-read"}};
   for (const auto& [lane, bytes] : {std::pair{1U, 1500.0}, {1U, 500.0}, {2U, 12000.0}}) {
     prefetch::Op op;

@@ -25,7 +25,7 @@ INSTANTIATE_TEST_SUITE_P(All, Gradient, ::testing::ValuesIn(all_placements()), p
 
 /// How many blocks of the tiny models name a segment.
 int uses_of(const Written& run, int segment) {
-  return run.setup.model.decoder.tied_embeddings && segment == 0 ? 2 : 1;
+  return run.setup.model->decoder.tied_embeddings && segment == 0 ? 2 : 1;
 }
 
 /// The compute dtype of a single contribution, fp32 of a sum.
@@ -211,7 +211,7 @@ TEST(GradientDType, OfAlwaysFp32SumsEvenASingleContribution) {
   setup.grad_dtype = schedule::GradDType::kF32;
   const schedule::Catalog catalog = schedule::make_catalog(setup);
   const Script step(schedule::step_program(setup, catalog));
-  EXPECT_EQ(step.count(OpId::kStartSum), setup.model.segments.size());
+  EXPECT_EQ(step.count(OpId::kStartSum), setup.model->segments.size());
 }
 
 }  // namespace

@@ -176,8 +176,8 @@ struct Written {
         evaluation(schedule::evaluation_program(setup, catalog, 2)),
         last(schedule::final_program(setup, catalog)) {}
 
-  int segments() const { return static_cast<int>(setup.model.segments.size()); }
-  int blocks() const { return static_cast<int>(setup.model.blocks.size()); }
+  int segments() const { return static_cast<int>(setup.model->segments.size()); }
+  int blocks() const { return static_cast<int>(setup.model->blocks.size()); }
   /// In the order of a stream: what init writes, the others may read.
   std::vector<std::shared_ptr<const prefetch::Program>> programs() const {
     return {init, step, evaluation, last};

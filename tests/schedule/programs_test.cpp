@@ -88,7 +88,7 @@ TEST_P(Programs, KeepOnNvmeWhatLivesThereAndNothingElse) {
   EXPECT_EQ(on_nvme, expected);
   // The input of every layer, until its backward.
   const auto saved =
-      static_cast<std::size_t>(run.setup.model.decoder.layers * run.setup.micro_batches);
+      static_cast<std::size_t>(run.setup.model->decoder.layers * run.setup.micro_batches);
   for (const auto& program : run.programs()) {
     on_nvme.clear();
     look(program->transients());
@@ -249,7 +249,7 @@ TEST_P(Programs, AForwardWaitsForTheUpdateOfItsOwnBlockOnly) {
       forward[segment] = std::min(before, span.begin);
     }
   }
-  for (const auto& block : run.setup.model.blocks) {
+  for (const auto& block : run.setup.model->blocks) {
     const int first = block.segments.front();
     for (const int s : block.segments) EXPECT_GE(forward.at(first), updated.at(s));
     // The update of this block's last chunk, and less than one more op of the optimizer.

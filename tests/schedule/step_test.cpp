@@ -42,7 +42,7 @@ TEST_P(Step, FetchesStreamedWeightsOncePerBlockForAllMicroBatches) {
   const Script step(run.step);
   std::vector<int> expected(static_cast<std::size_t>(run.segments()), 0);
   if (GetParam().streams()) {
-    for (const auto& block : run.setup.model.blocks) {
+    for (const auto& block : run.setup.model->blocks) {
       // A layer forward and backward; the head does both in one, the embedding's backward reads
       // none.
       const int sweeps = block.kind == BlockKind::kLayer ? 2 : 1;
@@ -67,7 +67,7 @@ TEST_P(Step, FetchesStreamedWeightsOncePerBlockForAllMicroBatches) {
 TEST_P(Step, GoesBlockByBlockWhenItStreamsAndMicroBatchByMicroBatchWhenNot) {
   const Written run(GetParam());
   std::vector<int> forward, backward;
-  const auto& blocks = run.setup.model.blocks;
+  const auto& blocks = run.setup.model->blocks;
   const auto mbs = GetParam().micro_batches;
   const auto down = [&](std::int64_t times) {
     for (std::size_t b = 0; b + 1 < blocks.size(); ++b) {
@@ -115,7 +115,7 @@ TEST_P(Step, GivesEachBlockTheOutputOfTheOneBefore) {
     }
     throw std::runtime_error("no such op");
   };
-  const auto& blocks = run.setup.model.blocks;
+  const auto& blocks = run.setup.model->blocks;
   for (int mb = 0; mb < static_cast<int>(GetParam().micro_batches); ++mb) {
     const Op embed = of(OpId::kEmbedForward, blocks[0].segments[0], mb);
     const BufferId batch = buffer_of(embed, Operand::kBatch);
@@ -207,7 +207,7 @@ TEST_P(Step, MovesTheInputOfEveryLayerToItsHomeAndBackOncePerMicroBatch) {
   const Written run(GetParam());
   const Script step(run.step);
   const auto layers =
-      static_cast<std::size_t>(run.setup.model.decoder.layers * run.setup.micro_batches);
+      static_cast<std::size_t>(run.setup.model->decoder.layers * run.setup.micro_batches);
   const bool moved = GetParam().activation != schedule::ActivationHome::kNone;
   const std::size_t copies = moved && GetParam().separate() ? layers : 0;
   const std::size_t transfers = GetParam().activations_on_nvme() ? layers : 0;
@@ -226,7 +226,7 @@ TEST_P(Step, HoldsFewActivationsOnTheDeviceWhenTheyAreSavedElsewhere) {
                                     initialised)
         .slots[pool];
   };
-  const auto layers = static_cast<std::uint32_t>(run.setup.model.decoder.layers);
+  const auto layers = static_cast<std::uint32_t>(run.setup.model->decoder.layers);
   const auto at_once =
       static_cast<std::uint32_t>(GetParam().streams() ? GetParam().micro_batches : 1);
   const bool moved =

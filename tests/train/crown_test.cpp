@@ -149,13 +149,31 @@ void expect_keeping(const CrownRow& row, const Observed& seen) {
   if (streams || !row.may_keep()) {
     EXPECT_EQ(setup.kept_layers, 0);
   } else if (plenty || row.recompute == schedule::Recompute::kNone) {
-    EXPECT_EQ(setup.kept_layers, setup.model.decoder.layers);
+    EXPECT_EQ(setup.kept_layers, setup.model->decoder.layers);
   }
   const auto forwards = static_cast<std::int64_t>(seen.records.size()) * setup.micro_batches;
   EXPECT_EQ(seen.count(OpId::kLayerForwardKeep), forwards * setup.kept_layers);
   EXPECT_EQ(seen.count(OpId::kLayerBackwardKept), forwards * setup.kept_layers);
   EXPECT_EQ(seen.count(OpId::kLayerBackward),
-            forwards * (setup.model.decoder.layers - setup.kept_layers));
+            forwards * (setup.model->decoder.layers - setup.kept_layers));
+}
+
+/// Where there is memory several micro-batches go together; each pass of them fetches a layer that
+/// is streamed once forward and once backward.
+void expect_sweep(const CrownRow& row, const Observed& seen) {
+  const schedule::Setup& setup = seen.plan.setup;
+  if (!setup.streams_params() || row.unified()) return;
+  const bool plenty = row.memory == Memory::kPlenty || row.memory == Memory::kSerialPlenty;
+  if (plenty && setup.micro_batches > 1) {
+    EXPECT_GT(setup.sweep, 1);
+  }
+  std::int64_t fetches = 0;
+  for (const prefetch::Op& op : seen.plan.programs.step->ops()) {
+    const bool layer = setup.model->segments[static_cast<std::size_t>(op.where.segment)].layer == 0;
+    if (layer && schedule::id_of(op) == OpId::kFetchWeights) ++fetches;
+  }
+  const std::int64_t passes = (setup.micro_batches + setup.sweep - 1) / setup.sweep;
+  EXPECT_EQ(fetches, 2 * passes);
 }
 
 /// Elements of the runs whose outputs all begin on 64-byte lines: of all but padding.
@@ -163,7 +181,7 @@ std::uint64_t elems_on_lines(const schedule::Setup& setup) {
   std::uint64_t elems = 0;
   for (std::size_t s = 0; s < setup.chunks.size(); ++s) {
     for (const zero::Chunk& chunk : setup.chunks[s]) {
-      for (const zero::Run& run : zero::runs(setup.model.segments[s], setup.layouts[s], chunk)) {
+      for (const zero::Run& run : zero::runs(setup.model->segments[s], setup.layouts[s], chunk)) {
         if (run.first_elem * size_of(setup.compute) % 64 == 0) elems += run.elems;
       }
     }
@@ -239,6 +257,7 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
     expect_memory(row, seen);
     expect_copies(row, seen);
     expect_keeping(row, seen);
+    expect_sweep(row, seen);
     expect_kernels(row, seen, take_kernel_work());
   }
 }

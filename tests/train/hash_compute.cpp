@@ -114,7 +114,7 @@ class HashCompute : public Compute {
     }
   }
   const shape::Block& block_of(const OpBytes& op) const {
-    for (const shape::Block& block : setup_.model.blocks) {
+    for (const shape::Block& block : setup_.model->blocks) {
       if (block.segments.front() == op.where.segment) return block;
     }
     throw Error(Errc::kLogic, "no such block");
@@ -122,7 +122,7 @@ class HashCompute : public Compute {
   /// Of an activation, without what rounds it up to whole pages.
   OpBytes::Bytes values(OpBytes::Bytes activation) const {
     return activation.first(
-        static_cast<std::size_t>(setup_.micro_batch_tokens() * setup_.model.decoder.hidden) *
+        static_cast<std::size_t>(setup_.micro_batch_tokens() * setup_.model->decoder.hidden) *
         size_of(setup_.compute));
   }
   void fill(OpBytes::Bytes bytes, std::uint64_t hash) const { write(bytes, hash); }

@@ -163,7 +163,8 @@ TEST_F(Numbers, EveryTensorBeginsWithTheValuesOfItsSeedAndName) {
   for (std::size_t s = 0; s < setup.chunks.size(); ++s) {
     Floats expected(setup.layouts[s].elems, 0.0F);  // padding stays 0
     for (const zero::Placed& placed : setup.layouts[s].tensors) {
-      const auto& tensor = setup.model.segments[s].tensors[static_cast<std::size_t>(placed.tensor)];
+      const auto& tensor =
+          setup.model->segments[s].tensors[static_cast<std::size_t>(placed.tensor)];
       shape::initial_values(99, tensor, 0,
                             std::span(expected).subspan(placed.offset_elems, tensor.numel()));
     }
@@ -271,7 +272,7 @@ TEST_F(Numbers, AnUpdateIsTheOptimizersOnTensorsOfWhichMatricesAloneDecay) {
                           .clip = update.record.clip};
     Floats after = update.before;
     for (const zero::Placed& placed : setup.layouts[static_cast<std::size_t>(s)].tensors) {
-      const auto& tensor = setup.model.segments[static_cast<std::size_t>(s)]
+      const auto& tensor = setup.model->segments[static_cast<std::size_t>(s)]
                                .tensors[static_cast<std::size_t>(placed.tensor)];
       const std::uint64_t begin = std::max(placed.offset_elems, chunk.first_elem);
       const std::uint64_t end = std::min(placed.end(), chunk.first_elem + chunk.elems);
@@ -304,7 +305,8 @@ TEST_F(Numbers, TheFinalWeightsAreTheMastersOfTheLastUpdate) {
                     state.begin() + static_cast<std::ptrdiff_t>(setup.chunks[s][c].elems));
     }
     for (const zero::Placed& placed : setup.layouts[s].tensors) {
-      const auto& tensor = setup.model.segments[s].tensors[static_cast<std::size_t>(placed.tensor)];
+      const auto& tensor =
+          setup.model->segments[s].tensors[static_cast<std::size_t>(placed.tensor)];
       const auto begin = master.begin() + static_cast<std::ptrdiff_t>(placed.offset_elems);
       EXPECT_EQ(reader.read(tensor.name),
                 Floats(begin, begin + static_cast<std::ptrdiff_t>(tensor.numel())))
