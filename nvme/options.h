@@ -22,6 +22,12 @@ enum class Direct : std::uint8_t {
   kFalse  ///< through the page cache
 };
 
+enum class Verify : std::uint8_t {
+  kAuto,  ///< where the processors have time for it: the run decides; a store by itself does not
+  kTrue,  ///< every byte that was written through the store is checked when it is read
+  kFalse
+};
+
 inline constexpr Bytes kMaxBlockSize = 1_GiB;
 inline constexpr unsigned kMaxQueueDepth = 4096;
 inline constexpr unsigned kMaxThreads = 1024;
@@ -34,6 +40,7 @@ struct Options {
   Bytes block_size = 1_MiB;         ///< request size; a multiple of kAlignment
   unsigned queue_depth = 32;        ///< reads in flight on a drive, and as many writes
   std::optional<unsigned> threads;  ///< of the thread queue, as many for writes; nullopt = auto
+  Verify verify = Verify::kAuto;
   /// A transfer that takes longer ends the run. The kernel's own drivers give a drive half a minute
   /// and then reset it, which takes as long again.
   std::chrono::seconds timeout{120};

@@ -131,6 +131,7 @@ Store::Store(const std::vector<std::string>& paths, Bytes capacity, const Option
              AllowRam allow_ram, const std::vector<double>& speeds, const WrapQueue& wrap)
     : folders_(open_folders(paths, capacity, options.direct, allow_ram, speeds)),
       stripes_(stripes_of(folders_)) {
+  if (options.verify == Verify::kTrue) sums_.emplace();
   make_queues(options, wrap);
 }
 
@@ -207,7 +208,9 @@ Extent Store::allocate(Bytes n) {
 
 Ticket Store::read(const Extent& extent, Bytes offset, std::span<std::byte> dst,
                    const std::shared_ptr<void>& keep) {
-  return transfer(Op::kRead, extent, offset, dst, keep);
+  const Ticket arrived = transfer(Op::kRead, extent, offset, dst, keep);
+  if (!sums_) return arrived;
+  return arrived.then([this, begin = extent.begin + offset, dst, keep] { check_sums(begin, dst); });
 }
 
 Ticket Store::write(const Extent& extent, Bytes offset, std::span<const std::byte> src,
@@ -215,6 +218,24 @@ Ticket Store::write(const Extent& extent, Bytes offset, std::span<const std::byt
   // A request has one pointer for both ways; a write does not touch the memory.
   const std::span memory(const_cast<std::byte*>(src.data()), src.size());
   return transfer(Op::kWrite, extent, offset, memory, keep);
+}
+
+void Store::check_sums(Bytes begin, std::span<const std::byte> read) const {
+  const auto bad = sums_->differs(begin, read);
+  SLUICE_CHECK(!bad, kIo,
+               fmt::format("{}: what was read is not what was written there (XXH3); the drive, "
+                           "its cable or the memory loses bits: see `dmesg`, and test them",
+                           where(*bad)));
+}
+
+/// "FILE: 262144 bytes at offset 0", and so on where the range lies on several.
+std::string Store::where(const Extent& range) const {
+  std::string text;
+  for (const Part& part : stripes_.slice(range.begin, range.bytes)) {
+    text += fmt::format("{}{}: {} bytes at offset {}", text.empty() ? "" : ", ",
+                        folders_[part.path].file.path(), part.bytes, part.offset);
+  }
+  return text;
 }
 
 Ticket Store::transfer(Op op, const Extent& extent, Bytes offset, std::span<std::byte> memory,
@@ -228,6 +249,7 @@ Ticket Store::transfer(Op op, const Extent& extent, Bytes offset, std::span<std:
                fmt::format("nvme: memory at {:#x} is not aligned to {}", address, kAlignment));
   SLUICE_CHECK(extent.begin <= used_ && extent.bytes <= used_ - extent.begin, kLogic,
                "nvme: an extent of another store");
+  if (sums_ && op == Op::kWrite) sums_->note(extent.begin + offset, memory);
   std::vector<std::vector<Request>> requests(queues_.size());
   for (const Part& part : stripes_.slice(extent.begin + offset, memory.size())) {
     const Folder& folder = folders_[part.path];

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "nvme/io_queue.h"
 #include "nvme/options.h"
 #include "nvme/placement.h"
+#include "nvme/sums.h"
 
 namespace sluice::nvme {
 
@@ -69,7 +71,9 @@ class Store {
   /// Memory that most transfers will use: see IoQueue::enrol().
   void enrol(const std::vector<std::span<std::byte>>& memory);
 
-  /// The memory must live until the ticket is done; `keep` is held until then and can own it.
+  /// The memory must live until the ticket is done; `keep` is held until then and can own it. With
+  /// `verify` a write is summed before this returns, and who waits for a read first checks it: the
+  /// ticket fails with kIo, naming file and offset, where a unit (sums.h) is not what was written.
   Ticket read(const Extent& extent, Bytes offset, std::span<std::byte> dst,
               const std::shared_ptr<void>& keep = nullptr);
   Ticket write(const Extent& extent, Bytes offset, std::span<const std::byte> src,
@@ -94,10 +98,13 @@ class Store {
   void make_queues(const Options& options, const WrapQueue& wrap);
   Ticket transfer(Op op, const Extent& extent, Bytes offset, std::span<std::byte> memory,
                   const std::shared_ptr<void>& keep);
+  void check_sums(Bytes begin, std::span<const std::byte> read) const;
+  std::string where(const Extent& range) const;
 
   std::vector<Folder> folders_;
   Stripes stripes_;
   Bytes used_ = 0;
+  std::optional<Sums> sums_;                      ///< where options.verify says so
   std::vector<std::unique_ptr<IoQueue>> queues_;  // last, so that they drain before the files close
 };
 

@@ -15,7 +15,7 @@ requirements=$root/scripts/libtorch-requirements.txt
 
 build_packages=(
   g++ cmake ninja-build pkg-config
-  liburing-dev libaio-dev libtbb-dev libxsimd-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
+  liburing-dev libaio-dev libxxhash-dev libtbb-dev libxsimd-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
   nlohmann-json3-dev
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   python3 python3-pip python3-venv unzip

@@ -9,7 +9,7 @@ namespace sluice {
 
 bool Ticket::done() const noexcept {
   if (!state_) return true;
-  if (state_->all.empty()) return state_->done.load(std::memory_order_acquire);
+  if (state_->all.empty() || state_->has_work) return state_->done.load(std::memory_order_acquire);
   return std::ranges::all_of(state_->all, &Ticket::done);
 }
 
@@ -21,9 +21,24 @@ std::exception_ptr Ticket::wait_error() const noexcept {
     std::exception_ptr error = ticket.wait_error();
     if (!first) first = std::move(error);
   }
+  if (state_->has_work) return run_work(*state_, std::move(first));
   if (!state_->all.empty()) return first;
   state_->done.wait(false, std::memory_order_acquire);
   return state_->error;
+}
+
+std::exception_ptr Ticket::run_work(State& state, std::exception_ptr error) noexcept {
+  std::call_once(state.run, [&] {
+    try {
+      if (!error) state.work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    state.work = nullptr;
+    state.error = std::move(error);
+    state.done.store(true, std::memory_order_release);
+  });
+  return state.error;
 }
 
 Nanos Ticket::began() const noexcept {
@@ -34,6 +49,14 @@ Nanos Ticket::began() const noexcept {
     if (began != 0 && (first == 0 || began < first)) first = began;
   }
   return first;
+}
+
+Ticket Ticket::then(std::function<void()> work) const {
+  auto state = std::make_shared<State>();
+  state->all = {*this};
+  state->work = std::move(work);
+  state->has_work = true;
+  return Ticket(std::move(state));
 }
 
 Ticket Ticket::all(std::vector<Ticket> tickets) {

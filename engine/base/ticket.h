@@ -8,7 +8,9 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "engine/base/clock.h"
@@ -28,6 +30,10 @@ class Ticket {
   /// When the work began, by its own account; 0 until it is done, and when nobody said.
   Nanos began() const noexcept;
 
+  /// Done when this is and `work` has run after it, on the thread that waits first: somebody must.
+  /// It is not run when this fails. Its error is the ticket's.
+  Ticket then(std::function<void()> work) const;
+
   /// Done when all of them are; its error is that of the first of them that has one.
   static Ticket all(std::vector<Ticket> tickets);
 
@@ -38,8 +44,12 @@ class Ticket {
     Nanos began = 0;  // written before done, as the error
     std::exception_ptr error;
     std::shared_ptr<void> keep;  // dropped when done
-    std::vector<Ticket> all;     // instead of everything above
+    std::vector<Ticket> all;     // instead of everything above, but for what then() needs:
+    std::function<void()> work;  // dropped when it has run
+    bool has_work = false;
+    std::once_flag run;
   };
+  static std::exception_ptr run_work(State& state, std::exception_ptr error) noexcept;
   explicit Ticket(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
 };

@@ -5,30 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/config/kind.h"
+#include "engine/config/keys.h"
 #include "engine/zero/options.h"
 
 namespace sluice::config {
 namespace {
-
-/// `members` lead from Config to the value: &Config::aio, &nvme::Options::queue_depth.
-template <class T, class... Members>
-Field key(std::string path, Kind<T> kind, std::string doc, Members... members) {
-  return {std::move(path),
-          kind.takes,
-          std::move(doc),
-          {},
-          kind.schema,
-          [read = kind.read, members...](Config& c, const Value& v, const Context& at) {
-            (c.*....*members) = read(v, at);
-          },
-          [write = kind.write, members...](const Config& c) { return write((c.*....*members)); }};
-}
-
-Field also(Field field, std::vector<std::string> aliases) {
-  field.aliases = std::move(aliases);
-  return field;
-}
 
 void append(std::vector<Field>& all, std::vector<Field> more) {
   std::ranges::move(more, std::back_inserter(all));
@@ -36,7 +17,6 @@ void append(std::vector<Field>& all, std::vector<Field> more) {
 
 constexpr std::int64_t kMostCount = 1'000'000'000'000'000;
 constexpr std::int64_t kMostEpochs = 1'000'000;
-constexpr Bytes kMostBytes = Bytes{1} << 50;
 /// The spans of more would take memory that no tier counts.
 constexpr std::int64_t kMostStepsProfiled = 100;
 
@@ -211,7 +191,6 @@ std::vector<Field> numeric_fields() {
 std::vector<Field> placement_fields() {
   using C = Config;
   using Z = schedule::Options;
-  using memory::Unified;
   using schedule::ActivationHome;
   using schedule::GradientHome;
   using schedule::OptimizerHome;
@@ -242,76 +221,15 @@ std::vector<Field> placement_fields() {
               "elements here, not bytes",
               zero::kStateBytesPerElem),
           &C::zero_optimization, &Z::sub_group_size),
-      key("tiers.gpu.limit", size_or_fraction(),
-          "How much of the device's memory a run may use; less than it has mimics a smaller card. "
-          "Where the device computes in host memory both tiers come from it: a size counts first, "
-          "and two tiers without one get what they need and share the rest",
-          &C::tiers, &memory::Options::gpu, &memory::GpuTier::limit),
-      key("tiers.gpu.unified",
-          choice<Unified>({{"auto", Unified::kAuto}, {"false", Unified::kFalse}}),
-          "false copies between device and host even where they share their memory, as if they did "
-          "not",
-          &C::tiers, &memory::Options::gpu, &memory::GpuTier::unified),
-      key("tiers.cpu.limit", or_auto(size_or_fraction()),
-          "How much of the host's memory a run may use, of what the machine and its cgroup have "
-          "available; auto takes all of that but tiers.cpu.reserve",
-          &C::tiers, &memory::Options::cpu, &memory::CpuTier::limit),
-      key("tiers.cpu.reserve", size(0_B, kMostBytes, 1_B),
-          "How much of the host's memory is left to the rest of the machine when tiers.cpu.limit "
-          "is auto",
-          &C::tiers, &memory::Options::cpu, &memory::CpuTier::reserve),
-      key("tiers.nvme.paths", paths(),
-          "The folders of the nvme tier, one per drive. Without any it is a folder of the run",
-          &C::tiers, &memory::Options::nvme, &memory::NvmeTier::paths),
-      key("tiers.nvme.limit", size_or_fraction(),
-          "How much of the drives' free space a run may use", &C::tiers, &memory::Options::nvme,
-          &memory::NvmeTier::limit),
-      key("tiers.nvme.allow_ram_path", boolean(),
-          "true accepts a folder that lies in memory (tmpfs), which tests the code but not a drive",
-          &C::tiers, &memory::Options::nvme, &memory::NvmeTier::allow_ram_path),
   };
 }
 
 std::vector<Field> machine_fields() {
   using C = Config;
-  using A = nvme::Options;
   using P = cpu_adam::Options;
   using cpu_adam::Isa;
   using cpu_adam::Stores;
-  using nvme::Direct;
-  using nvme::Engine;
   return {
-      key("aio.engine",
-          choice<Engine>({{"auto", Engine::kAuto},
-                          {"io_uring", Engine::kIoUring},
-                          {"libaio", Engine::kLibaio},
-                          {"threads", Engine::kThreads}}),
-          "How requests reach the drives: io_uring, the kernel's older libaio, or threads that "
-          "read "
-          "and write. auto takes the first of them that the kernel allows, and threads where "
-          "requests go through the page cache",
-          &C::aio, &A::engine),
-      key("aio.direct",
-          choice<Direct>(
-              {{"auto", Direct::kAuto}, {"true", Direct::kTrue}, {"false", Direct::kFalse}}),
-          "Whether requests go past the page cache (O_DIRECT). auto tries it with a write and a "
-          "read at the start",
-          &C::aio, &A::direct),
-      key("aio.block_size",
-          auto_is(A{}.block_size, size(kAlignment, nvme::kMaxBlockSize, kAlignment)),
-          "Bytes per request to a drive", &C::aio, &A::block_size),
-      key("aio.queue_depth", auto_is(A{}.queue_depth, integer<unsigned>(1, nvme::kMaxQueueDepth)),
-          "How many reads, and how many writes, a drive has under way at a time", &C::aio,
-          &A::queue_depth),
-      also(key("aio.threads", or_auto(integer<unsigned>(1, nvme::kMaxThreads)),
-               fmt::format("Threads of the engine called threads, as many for writes; auto is {}",
-                           nvme::kAutoThreads),
-               &C::aio, &A::threads),
-           {"aio.intra_op_parallelism", "aio.thread_count"}),
-      key("aio.timeout", duration(std::chrono::seconds(1), std::chrono::hours(24)),
-          "A read or write that a drive has not answered for so long ends the run, with what and "
-          "where it is",
-          &C::aio, &A::timeout),
       key("activation_checkpointing.policy",
           choice<schedule::Recompute>({{"none", schedule::Recompute::kNone},
                                        {"auto", schedule::Recompute::kAuto},
@@ -374,6 +292,7 @@ const std::vector<Field>& fields() {
     append(all, train_fields());
     append(all, numeric_fields());
     append(all, placement_fields());
+    append(all, storage_fields());
     append(all, machine_fields());
     return all;
   }();

@@ -25,6 +25,21 @@ NamedSlots named_slots(const prefetch::Scoreboard& board, prefetch::OpRef ref) {
   return slots;
 }
 
+std::exception_ptr in_op(std::exception_ptr error, const prefetch::Scoreboard& board,
+                         prefetch::OpRef ref) {
+  if (!error) return nullptr;
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& met) {
+    if (met.code != Errc::kIo && met.code != Errc::kWatchdog) return error;
+    return std::make_exception_ptr(
+        Error(met.code, fmt::format("{}\n  in the op '{}' of the program '{}'", met.what(),
+                                    describe(board.op(ref)), board.program(ref.instance).name())));
+  } catch (...) {
+    return error;
+  }
+}
+
 std::uint32_t OpContext::slot(prefetch::BufferId id) const {
   const prefetch::BufferId root = program.root(id);
   const auto found = std::lower_bound(

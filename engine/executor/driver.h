@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <utility>
@@ -22,6 +23,10 @@ namespace sluice::executor {
 /// Root and slot of everything with bytes that an op names, sorted by root, without repeats.
 using NamedSlots = std::vector<std::pair<prefetch::BufferId, std::uint32_t>>;
 NamedSlots named_slots(const prefetch::Scoreboard& board, prefetch::OpRef ref);
+
+/// The same error; one of a drive also says which op met it.
+std::exception_ptr in_op(std::exception_ptr error, const prefetch::Scoreboard& board,
+                         prefetch::OpRef ref);
 
 /// Everything a handler may know about its op. Valid during start(); `program` and `op` live as
 /// long as the caller keeps the program.

@@ -246,7 +246,7 @@ class Overlapped final : public Driver {
   }
 
   void complete(OpRef ref, Nanos begin, std::exception_ptr error) {
-    if (error) fail(std::move(error));
+    if (error) fail(in_op(std::move(error), board_, ref));
     guarded([&] {
       const Nanos now = now_ns();
       Lane& lane = lanes_[board_.op(ref).lane];

@@ -62,7 +62,7 @@ class Serial final : public Driver {
                                board_.program(ref.instance).name(), describe(board_.op(ref))));
       const Nanos begin = now_ns();
       accounts_[lane].begin(begin, board_.ready_since(ref), reasons_.of(board_.cause(ref)));
-      std::exception_ptr error = start(ref);
+      const std::exception_ptr error = in_op(start(ref), board_, ref);
       if (stream) board_.issued(ref);
       const Nanos end = now_ns();
       accounts_[lane].end(end);

@@ -107,4 +107,12 @@ Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation
   return plan;
 }
 
+std::optional<double> step_seconds(const Plan& plan, const prefetch::CostModel& cost) {
+  Slots slots;
+  for (const prefetch::Pool& pool : plan.catalog.pools) slots.push_back(pool.slots);
+  Budget budget(kPlanningWork - std::min(plan.work, kPlanningWork));
+  const auto step = Trials(plan, cost, budget, 0).look(slots);
+  return step ? std::optional(step->seconds) : std::nullopt;
+}
+
 }  // namespace sluice::plan

@@ -95,6 +95,10 @@ inline constexpr std::uint64_t kPlanningWork = 50'000'000;
 Plan make_plan(const schedule::Setup& setup, const Limits& limits, std::int64_t evaluation_batches,
                const prefetch::CostModel& cost, std::uint64_t most_work = kPlanningWork);
 
+/// Seconds of the plan's steady step on other costs. nullopt: the step is too long for one more
+/// look.
+std::optional<double> step_seconds(const Plan& plan, const prefetch::CostModel& cost);
+
 /// For people: per tier the minimum and what is planned, the slots of each pool, the simulated step
 /// and what more memory would buy.
 std::string report(const Plan& plan);

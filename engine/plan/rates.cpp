@@ -15,9 +15,17 @@ namespace {
 
 enum Resource : std::uint32_t { kCores, kTowardsDevice, kFromDevice, kDrives };
 
-/// So much of the drives as one transfer can use.
-double share(const Throughput& t) {
-  return t.together > t.alone ? t.alone / t.together : 1.0;
+/// A transfer, and before or behind it its check, which takes a core and leaves the drives to
+/// others meanwhile.
+void set_drive(LaneCost& lane, const Throughput& t, const Rates& rates) {
+  const double drives = t.together > t.alone ? t.alone / t.together : 1.0;
+  lane.bytes_per_second = t.alone;
+  lane.demands = {{kDrives, drives}};
+  if (rates.checks <= 0 || t.alone <= 0) return;
+  const double transferring = 1 / (1 + t.alone / rates.checks);  // share of the op's time
+  lane.bytes_per_second = t.alone * transferring;
+  lane.demands = {{kDrives, drives * transferring},
+                  {kCores, rates.check_cores * (1 - transferring)}};
 }
 
 }  // namespace
@@ -36,10 +44,8 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   lane(LaneKind::kHostToDevice).demands = {{kTowardsDevice, 1.0}, {kCores, rates.copy_cores}};
   lane(LaneKind::kDeviceToHost).bytes_per_second = rates.copy;
   lane(LaneKind::kDeviceToHost).demands = {{kFromDevice, 1.0}, {kCores, rates.copy_cores}};
-  lane(LaneKind::kNvmeRead).bytes_per_second = rates.nvme_read.alone;
-  lane(LaneKind::kNvmeRead).demands = {{kDrives, share(rates.nvme_read)}};
-  lane(LaneKind::kNvmeWrite).bytes_per_second = rates.nvme_write.alone;
-  lane(LaneKind::kNvmeWrite).demands = {{kDrives, share(rates.nvme_write)}};
+  set_drive(lane(LaneKind::kNvmeRead), rates.nvme_read, rates);
+  set_drive(lane(LaneKind::kNvmeWrite), rates.nvme_write, rates);
   lane(LaneKind::kCpu).bytes_per_second = rates.sums;
   lane(LaneKind::kCpu).demands = {{kCores, rates.cpu_cores}};
 

@@ -24,12 +24,15 @@ struct Rates {
   double sums = 8e9;                                 ///< the same of sums and norms of gradients
   double flops = 1e11;                               ///< of compute ops that are not in `compute`
   std::map<schedule::OpId, prefetch::Rate> compute;  ///< by op, as measured
-  double op_s = 30e-6;                               ///< of every op: threads that are woken
+  double checks = 0;    ///< per core, of what comes from a drive or goes
+                        ///< there; 0: it is not checked
+  double op_s = 30e-6;  ///< of every op: threads that are woken
 
   // Shares of the host's cores that one op uses; 0 where the device does the work.
   double compute_cores = 0;
   double cpu_cores = 0;
   double copy_cores = 0;
+  double check_cores = 0;
 };
 
 /// Copies of one direction share a link, reads and writes the drives, and what the host computes

@@ -17,6 +17,7 @@
 #include "gpu/memory.h"
 #include "gpu/stream.h"
 #include "nvme/speed.h"
+#include "nvme/sums.h"
 
 namespace sluice::train {
 namespace {
@@ -108,6 +109,7 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics,
   if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = copy_seconds();
   Calibration found;
   if (setup.uses_nvme()) {
+    found.checks = nvme::sum_rate();
     if (const auto drives = look_at_drives(nvme, aio)) {
       timings.drives = nvme::together(nvme.paths, *drives);
       for (const nvme::Speed& drive : *drives) found.speeds.push_back(drive.both());
@@ -119,6 +121,7 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics,
   // Every op of a kind has one shape, so its time is all there is to know.
   for (const auto& [id, seconds] : ops) rates.compute[id] = {0, 0, seconds};
   const double cores = std::max(1U, std::thread::hardware_concurrency());
+  rates.check_cores = 1.0 / cores;
   rates.cpu_cores = std::min(1.0, host.threads / cores);
   if (gpu::device().unified) {
     rates.compute_cores = std::min(1.0, numerics.threads / cores);

@@ -35,6 +35,7 @@ plan::Rates rates_of(const Timings& timings);
 struct Calibration {
   plan::Rates rates;
   std::vector<double> speeds;  ///< of the nvme paths, beside each other; empty: not measured
+  double checks = 0;           ///< plan::Rates::checks, for a run that checks; 0: not looked at
 };
 
 /// `ops` are the compute lane's, as Compute::measure() found them. The drives are looked at only

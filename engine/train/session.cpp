@@ -11,7 +11,6 @@
 #include "engine/base/log.h"
 #include "engine/memory/limits.h"
 #include "engine/plan/rates.h"
-#include "engine/train/calibrate.h"
 #include "gpu/device.h"
 #include "nvme/filesystem.h"
 #include "nvme/store.h"
@@ -80,6 +79,9 @@ nvme::AllowRam allow_ram(const Job& job) {
   return job.tiers.nvme.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo;
 }
 
+/// So much longer a step may get for `aio.verify: auto`.
+constexpr double kMostOfAStep = 0.02;
+
 /// Room for what a run writes beside its weights: log, metrics, config.json.
 constexpr Bytes kSmallFiles = 1_MiB;
 
@@ -121,17 +123,40 @@ Session::Session(const Job& job)
   const auto minimum = plan::require_minimum(setup_, limits, evaluation_batches());
   check_disks(minimum[index(prefetch::Tier::kNvme)]);
   limits.tiers = memory::share_host_memory(limits.tiers, minimum, job_.tiers, machine);
-  Calibration machine_does = job_.rates ? Calibration{*job_.rates, {}}
+  Calibration machine_does = job_.rates ? Calibration{*job_.rates, {}, job_.rates->checks}
                                         : calibrate(setup_, numerics_, measured.seconds,
                                                     job_.cpu_adam, job_.tiers.nvme, job_.aio);
   drive_speeds_ = std::move(machine_does.speeds);
   plan_ = plan::make_plan(setup_, limits, evaluation_batches(),
                           plan::cost_model(machine_does.rates, schedule::make_lanes()));
   setup_ = plan_.setup;
+  if (setup_.uses_nvme()) choose_verify(machine_does);
   check_disks(plan_.planned[index(prefetch::Tier::kNvme)]);
 }
 
 Session::~Session() = default;
+
+/// Where the run file leaves it open: whether the processors have time to check what the drives
+/// carry. The plan is the same either way.
+void Session::choose_verify(const Calibration& machine) {
+  plan::Rates rates = machine.rates;
+  rates.checks = machine.checks;
+  const auto checked = plan::step_seconds(plan_, plan::cost_model(rates, schedule::make_lanes()));
+  double& step = plan_.forecast.step_s;
+  const bool known = checked && step > 0;
+  const double cost = known ? *checked / step - 1 : 0;
+  nvme::Verify& verify = job_.aio.verify;
+  if (verify == nvme::Verify::kAuto) {
+    verify = cost <= kMostOfAStep ? nvme::Verify::kTrue : nvme::Verify::kFalse;
+  }
+  const bool checks = verify == nvme::Verify::kTrue;
+  checks_ = fmt::format("aio.verify: what drives carry is {}checked", checks ? "" : "not ");
+  if (machine.checks > 0) {
+    checks_ += fmt::format(", XXH3 at {:.1f} GB/s of a core", machine.checks / 1e9);
+  }
+  if (known) checks_ += fmt::format(", {:.1f}% of the simulated step", 100 * cost);
+  if (known && checks) step = *checked;
+}
 
 /// What would be refused when the files are made, found before there is anything to remove.
 void Session::check_disks(Bytes stored) const {
@@ -179,11 +204,11 @@ std::string Session::report() const {
   return fmt::format(
       "model: {} parameters in {} segments, {} chunks of the optimizer, up to {} of state\n"
       "step: {} x {} sequences of {} tokens, {} in all, {} steps\n"
-      "workspace: {} measured, {} for workers\n{}",
+      "workspace: {} measured, {} for workers\n{}{}{}",
       setup_.model->parameters(), setup_.model->segments.size(), setup_.chunk_count(),
       format_bytes(largest), setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len,
       setup_.tokens_per_step(), steps_, format_bytes(workspace_.main),
-      format_bytes(workspace_.side), plan::report(plan_));
+      format_bytes(workspace_.side), plan::report(plan_), checks_.empty() ? "" : "\n", checks_);
 }
 
 }  // namespace sluice::train

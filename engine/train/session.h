@@ -14,6 +14,7 @@
 
 #include "engine/data/dataset.h"
 #include "engine/plan/plan.h"
+#include "engine/train/calibrate.h"
 #include "engine/train/compute.h"
 #include "engine/train/job.h"
 #include "gpu/stream.h"
@@ -48,6 +49,7 @@ class Session {
   struct Assembly;
   class Loop;
   std::int64_t evaluation_batches() const;
+  void choose_verify(const Calibration& machine);
   void check_disks(Bytes stored) const;  // the same, and what else the run writes
 
   Job job_;
@@ -59,6 +61,7 @@ class Session {
   gpu::Stream stream_;  // of compute
   std::unique_ptr<Compute> compute_;
   WorkspaceUse workspace_;            // what a run sets aside
+  std::string checks_;                ///< what they cost, for people; empty without drives
   std::vector<double> drive_speeds_;  ///< of the nvme paths; empty: not measured
   plan::Plan plan_;
 };

@@ -54,6 +54,35 @@ TEST(Ticket, OfSeveralIsDoneWhenAllAreWithTheFirstError) {
   EXPECT_EQ(Ticket::all({one.ticket(), Ticket()}).wait_error(), nullptr);
 }
 
+TEST(Ticket, ThenRunsOnceOnTheFirstThatWaits) {
+  TicketSource source;
+  auto kept = std::make_shared<int>(0);
+  const std::weak_ptr<int> watch = kept;
+  int runs = 0;
+  const Ticket both = source.ticket().then([&runs, kept] { ++runs; });
+  kept.reset();
+  source.finish();
+  EXPECT_FALSE(both.done());  // nobody has waited
+  const Ticket copy = both;
+  both.wait();
+  copy.wait();
+  EXPECT_EQ(runs, 1);
+  EXPECT_TRUE(copy.done());
+  EXPECT_TRUE(watch.expired());  // what it needed is dropped
+}
+
+TEST(Ticket, ThenFailsWithItsOwnErrorOrTheFirstOne) {
+  const Ticket own = Ticket().then([] { throw Error(Errc::kIo, "its own"); });
+  EXPECT_STREQ(test::error_of(own).what(), "its own");
+  EXPECT_STREQ(test::error_of(own).what(), "its own");
+  TicketSource source;
+  bool ran = false;
+  const Ticket after = source.ticket().then([&] { ran = true; });
+  source.fail(std::make_exception_ptr(Error(Errc::kIo, "before")));
+  EXPECT_STREQ(test::error_of(after).what(), "before");
+  EXPECT_FALSE(ran);
+}
+
 TEST(Ticket, SaysWhenTheWorkBeganOnceItIsDone) {
   TicketSource told;
   TicketSource untold;

@@ -10,6 +10,7 @@
 #include "nvme/filesystem.h"
 #include "tests/nvme/buffer.h"
 #include "tests/support/errors.h"
+#include "tests/support/faulty_queue.h"
 #include "tests/support/temp_folder.h"
 
 namespace sluice::nvme {
@@ -45,6 +46,37 @@ TEST(Store, ExtentsOverTwoFoldersReadBackWhatWasWritten) {
     const Buffer part(512_KiB);
     store.read(extents[i], 768_KiB, part.span()).wait();
     EXPECT_TRUE(std::ranges::equal(part.span(), out[i].span().subspan(768_KiB, 512_KiB))) << i;
+  }
+}
+
+/// The second transfer is the read; it arrives with one wrong bit.
+TEST(Store, ABitThatComesBackWrongIsNoticedWhereItIsVerified) {
+  TempFolder folder;
+  for (const Verify verify : {Verify::kTrue, Verify::kFalse}) {
+    Options options;
+    options.verify = verify;
+    options.block_size = 256_KiB;
+    Store store({folder.path()}, 4_MiB, options, AllowRam::kYes, {}, [&](std::unique_ptr<IoQueue>) {
+      return std::make_unique<test::FaultyQueue>(options, test::Faults{.flip_request = 1});
+    });
+    store.allocate(1_MiB);
+    const Extent extent = store.allocate(768_KiB);
+    const Buffer out = Buffer::random(512_KiB, 1);
+    store.write(extent, 256_KiB, out.span()).wait();
+    const Buffer in(512_KiB);
+    const Ticket read = store.read(extent, 256_KiB, in.span());
+    if (verify == Verify::kFalse) {
+      read.wait();
+      EXPECT_NE(in, out);
+      continue;
+    }
+    const Error error = error_of(read);
+    EXPECT_EQ(error.code, Errc::kIo);
+    EXPECT_THAT(error.what(), HasSubstr(folder / "sluice-"));
+    EXPECT_THAT(error.what(), HasSubstr(": 262144 bytes at offset 1310720"));
+    EXPECT_THAT(error.what(), HasSubstr("not what was written"));
+    store.read(extent, 256_KiB, in.span()).wait();
+    EXPECT_EQ(in, out);
   }
 }
 

@@ -42,6 +42,24 @@ TEST(Rates, EveryLaneTakesTheTimeOfItsOwnRate) {
   EXPECT_NEAR(seconds(OpId::kDecide, LaneKind::kControl, 0), 0, 1e-9);
 }
 
+/// A check is as long as the transfer here: half of the op's time each.
+TEST(Rates, WhatIsCheckedTakesACoreBesideTheTransfer) {
+  Rates rates;
+  rates.nvme_read = rates.nvme_write = {2e9, 8e9};
+  rates.checks = 2e9;
+  rates.check_cores = 0.5;
+  rates.op_s = 0;
+  const auto cost = cost_model(rates, schedule::make_lanes());
+  for (const LaneKind lane : {LaneKind::kNvmeRead, LaneKind::kNvmeWrite}) {
+    EXPECT_NEAR(cost.seconds(op_of(OpId::kReadState, lane, {2e9, 0})), 2, 1e-9);
+    const auto& demands = cost.lanes[schedule::lane_of(lane)].demands;
+    ASSERT_EQ(demands.size(), 2U);
+    EXPECT_DOUBLE_EQ(demands[0].share, 0.125);
+    EXPECT_DOUBLE_EQ(demands[1].share, 0.25);
+    EXPECT_EQ(cost.resources[demands[1].resource].name, "cores");
+  }
+}
+
 TEST(Rates, WhatWasMeasuredOfAnOpCountsInsteadOfItsLane) {
   Rates rates;
   rates.compute[OpId::kHeadTrain] = {0, 1e9, 0.5};

@@ -32,8 +32,13 @@ std::int64_t FaultySeam::answer(const nvme::Request& piece, std::int64_t result)
   const std::lock_guard lock(mutex_);
   for (const Curse& curse : curses_) {
     const bool inside = piece.data >= curse.data && piece.data < curse.data + curse.bytes;
-    if (!inside || (curse.result == 0 && piece.op != nvme::Op::kRead)) continue;
+    const bool reads_only = curse.result == 0 || curse.result == kFlip;
+    if (!inside || (reads_only && piece.op != nvme::Op::kRead)) continue;
     ++counts_.failures;
+    if (curse.result == kFlip) {
+      piece.data[piece.bytes / 2] ^= std::byte{16};
+      return result;
+    }
     return curse.result;
   }
   if (!happens(faults_.interrupts)) return result;
@@ -77,6 +82,7 @@ Ticket FaultyQueue::submit(std::span<const nvme::Request> requests, std::shared_
   for (const nvme::Request& request : requests) {
     if (number == faults_.fail_request) seam_->curse(request, -faults_.fail_errno);
     if (number == faults_.end_request) seam_->curse(request, 0);
+    if (number == faults_.flip_request) seam_->curse(request, FaultySeam::kFlip);
     if (number == faults_.never_request) seam_->curse(request, nvme::KernelSeam::kNever);
   }
   TicketSource source(keep);

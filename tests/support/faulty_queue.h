@@ -28,6 +28,7 @@ struct Faults {
   int fail_errno = EIO;
   std::optional<std::uint64_t> end_request = {};    ///< in this one reads meet the end of the file
   std::optional<std::uint64_t> never_request = {};  ///< this one does not end
+  std::optional<std::uint64_t> flip_request = {};   ///< a bit of what this one reads is wrong
   unsigned reorder = 1;                             ///< so many requests are held back and shuffled
   std::chrono::microseconds delay{0};               ///< completions are late by up to this
 };
@@ -52,6 +53,8 @@ class FaultySeam final : public nvme::KernelSeam {
   Bytes ask(const nvme::Request& piece) override;
   std::int64_t answer(const nvme::Request& piece, std::int64_t result) override;
 
+  /// Result of a curse that lets reads arrive, with a wrong bit.
+  static constexpr std::int64_t kFlip = nvme::KernelSeam::kNever + 1;
   /// From now on transfers of this memory get `result` (0 for the early end, of reads alone).
   void curse(const nvme::Request& request, std::int64_t result);
   void lift(const nvme::Request& request);

@@ -26,6 +26,7 @@ using schedule::OpId;
 using test::FaultCounts;
 using test::Faults;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 /// How a run ended: no code when it went well.
@@ -114,14 +115,44 @@ class DriveFaults : public testing::TestWithParam<Execution> {
 
 TEST_P(DriveFaults, AFailedRequestEndsTheRunWithErrnoFileAndOffset) {
   count_requests();
-  for (const std::uint64_t n : {std::uint64_t{0}, chunks_ - 1, chunks_, requests_ / 2,
-                                requests_ - chunks_, requests_ - 1}) {
+  for (std::uint64_t n = 0; n < requests_; ++n) {
     SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
     const Ending ending = run_with({.fail_request = n});
     EXPECT_EQ(ending.code, Errc::kIo);
     EXPECT_THAT(ending.message, AllOf(HasSubstr("errno 5"), HasSubstr(folder_ / "run/nvme/sluice-"),
-                                      HasSubstr("at offset "), HasSubstr("bytes")));
+                                      HasSubstr("at offset "), HasSubstr("bytes"),
+                                      ContainsRegex("in the op '(read|write|save)[a-z ]* segment "
+                                                    "[0-9]+ chunk [0-9]+' of the program '")));
   }
+}
+
+/// Each read of the run in its turn: nothing makes use of the bytes, so the run's error is its own.
+TEST_P(DriveFaults, AFlippedBitEndsTheRunWithFileOffsetAndOp) {
+  count_requests();
+  std::uint64_t reads = 0;
+  for (std::uint64_t n = 0; n < requests_; ++n) {
+    SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
+    Job disturbed = job();
+    disturbed.aio.verify = nvme::Verify::kTrue;
+    const auto seam = inject(disturbed, {.flip_request = n});
+    const Ending ending = ending_of([&] { run(disturbed); });
+    if ((*seam)->counts().failures == 0) {  // a write
+      EXPECT_EQ(ending.code, std::nullopt);
+      continue;
+    }
+    ++reads;
+    expect_nothing_left(disturbed);
+    EXPECT_EQ(ending.code, Errc::kIo);
+    EXPECT_THAT(ending.message,
+                AllOf(HasSubstr("not what was written"), HasSubstr(folder_ / "run/nvme/sluice-"),
+                      HasSubstr("bytes at offset "), HasSubstr("in the op 'read state segment ")));
+  }
+  // Two steps, and the final weights. Overlapped, the n-th request may be a read in one run and a
+  // write in another.
+  if (GetParam() == Execution::kSerial) {
+    EXPECT_EQ(reads, chunks_ * 3);
+  }
+  EXPECT_GT(reads, chunks_);
 }
 
 /// Weights alone on the drive, or block inputs alone: every request is one of theirs.
@@ -201,6 +232,26 @@ TEST_P(DriveFaults, ShortInterruptedAndLateTransfersDoNotShow) {
   const FaultCounts counts = (*seam)->counts();
   EXPECT_GT(counts.shorts, 20U);
   EXPECT_GT(counts.interrupts, 20U);
+}
+
+/// The simulator knows what a check costs; the run file may still say what it wants.
+TEST(Verify, AutoChecksWhereTheStepHasTimeForIt) {
+  const TempFolder folder;
+  Job job = nvme_job(folder, Execution::kOverlapped);
+  job.rates = plan::Rates();
+  job.rates->nvme_read = job.rates->nvme_write = {1e9, 1e9};
+  job.rates->check_cores = 0.5;
+  const auto says = [&](double checks, nvme::Verify verify) {
+    job.rates->checks = checks;
+    job.aio.verify = verify;
+    return make_session(job).report();
+  };
+  const auto is_checked = HasSubstr("what drives carry is checked, XXH3 at ");
+  const auto is_not = HasSubstr("what drives carry is not checked, XXH3 at ");
+  EXPECT_THAT(says(1e15, nvme::Verify::kAuto), is_checked);
+  EXPECT_THAT(says(1e5, nvme::Verify::kAuto), is_not);
+  EXPECT_THAT(says(1e5, nvme::Verify::kTrue), is_checked);
+  EXPECT_THAT(says(1e15, nvme::Verify::kFalse), is_not);
 }
 
 TEST(SlowDrive, IsTheBoundOfEveryStepAndChangesNoBits) {
