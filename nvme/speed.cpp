@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
-#include <set>
 
 #include "engine/base/clock.h"
 #include "nvme/aligned.h"
@@ -18,7 +18,11 @@ namespace {
 
 constexpr std::size_t kRequests = 8;  // in the file
 constexpr std::size_t kAtATime = 4;   // as many as a lane of the run has
-constexpr double kLookSeconds = 0.3;
+// Several requests at a time, until there were enough of them or it takes too long.
+constexpr double kWarmSeconds = 0.1;
+constexpr double kLeastSeconds = 0.2;
+constexpr double kMostSeconds = 1.5;
+constexpr std::size_t kEnoughRequests = 64;
 /// A drive that takes longer than this for one request is not asked for several.
 constexpr double kSlowSeconds = 0.1;
 
@@ -59,20 +63,26 @@ class Look {
     return queue_->submit({op, &file_, offset, memory_.get() + offset, kLookedAt});
   }
 
-  /// From the first third of the look on: by then bursts that a drive allows are over.
+  /// Once the first burst is over. A slow drive is asked for longer: one that answers in bursts of
+  /// a tenth of a second says little in two of them.
   double sustained(Op op) {
     std::deque<Ticket> in_flight;
     std::size_t asked = 0, done = 0;
     const Nanos begin = now_ns();
     Nanos from = 0, now = begin;
-    while (to_seconds(now - begin) < kLookSeconds || done < kAtATime) {
+    const auto enough = [&] {
+      if (from == 0 || done < kAtATime) return false;
+      const double seconds = to_seconds(now - from);
+      return seconds > kMostSeconds || (seconds > kLeastSeconds && done >= kEnoughRequests);
+    };
+    while (!enough()) {
       while (in_flight.size() < kAtATime) in_flight.push_back(request(op, asked++));
       in_flight.front().wait();
       in_flight.pop_front();
       now = now_ns();
       if (from != 0) {
         ++done;
-      } else if (to_seconds(now - begin) > kLookSeconds / 3) {
+      } else if (to_seconds(now - begin) > kWarmSeconds) {
         from = now;
       }
     }
@@ -91,6 +101,11 @@ void add(Rate& sum, const Rate& rate) {
   sum.together += std::max(rate.alone, rate.together);
 }
 
+Speed part_of(const Speed& speed, double share) {
+  const auto rate = [&](const Rate& r) { return Rate{r.alone * share, r.together * share}; };
+  return {rate(speed.read), rate(speed.write)};
+}
+
 }  // namespace
 
 double Speed::both() const {
@@ -100,23 +115,29 @@ double Speed::both() const {
 }
 
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options) {
-  std::vector<Speed> speeds;
+  std::map<std::uint64_t, Speed> drives;
+  std::map<std::uint64_t, double> paths_of;
   for (const std::string& path : paths) {
+    const std::uint64_t drive = filesystem_of(path).device;
+    if (paths_of[drive]++ > 0) continue;
     Look look(path, options);
     look.fill();
     const Rate write = look.rate(Op::kWrite);
-    speeds.push_back({look.rate(Op::kRead), write});
+    drives[drive] = {look.rate(Op::kRead), write};
+  }
+  std::vector<Speed> speeds;
+  for (const std::string& path : paths) {
+    const std::uint64_t drive = filesystem_of(path).device;
+    speeds.push_back(part_of(drives.at(drive), 1 / paths_of.at(drive)));
   }
   return speeds;
 }
 
-Speed together(const std::vector<std::string>& paths, const std::vector<Speed>& speeds) {
+Speed together(const std::vector<Speed>& speeds) {
   Speed all;
-  std::set<std::uint64_t> drives;
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (!drives.insert(filesystem_of(paths[i]).device).second) continue;
-    add(all.read, speeds[i].read);
-    add(all.write, speeds[i].write);
+  for (const Speed& speed : speeds) {
+    add(all.read, speed.read);
+    add(all.write, speed.write);
   }
   return all;
 }

@@ -24,12 +24,12 @@ struct Speed {
 
 inline constexpr Bytes kLookedAt = 4_MiB;
 
-/// Of each path by itself; each takes a second or less. A folder that is not there yet is looked at
-/// in its nearest parent.
+/// Of each path by itself; each drive takes half a second, a slow one up to four. Paths of one
+/// filesystem are one drive: it is looked at once, and each of them has an equal part of its speed.
+/// A folder that is not there yet is looked at in its nearest parent.
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options);
 
-/// Of one drive that stands for all of them, striped by both(): paths of one filesystem are one
-/// drive.
-Speed together(const std::vector<std::string>& paths, const std::vector<Speed>& speeds);
+/// Of one drive that stands for all of them, striped by both().
+Speed together(const std::vector<Speed>& speeds);
 
 }  // namespace sluice::nvme

@@ -65,10 +65,17 @@ class Direction {
   void take() {
     in_flight_.front().wait();
     in_flight_.pop_front();
-    ++done_;
+    last_ = now_ns();
+    if (done_++ == 0) first_ = last_;
   }
   bool ready() const { return in_flight_.front().done(); }
   Bytes bytes() const { return done_ * kRequest; }
+  /// Bytes per second from the end of the first request to that of the last: what is still in
+  /// flight at the end would be missing otherwise.
+  double rate() const {
+    const double seconds = to_seconds(last_ - first_);
+    return seconds > 0 ? static_cast<double>((done_ - 1) * kRequest) / seconds : 0;
+  }
 
  private:
   nvme::Store& store_;
@@ -77,6 +84,7 @@ class Direction {
   nvme::AlignedBytes memory_;
   std::deque<Ticket> in_flight_;
   std::size_t asked_ = 0, done_ = 0;
+  Nanos first_ = 0, last_ = 0;
 };
 
 void run(double seconds, nvme::Engine engine, const std::vector<nvme::Op>& ops,
@@ -111,13 +119,11 @@ void run(double seconds, nvme::Engine engine, const std::vector<nvme::Op>& ops,
     }
     if (!any) directions.front().take();
   }
-  const double took = to_seconds(now_ns() - begin);
   Bytes moved = 0;
   std::string text;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     moved += directions[i].bytes();
-    text += fmt::format("\"{}\": {:.4g}, ", nvme::name_of(ops[i]),
-                        static_cast<double>(directions[i].bytes()) / took);
+    text += fmt::format("\"{}\": {:.4g}, ", nvme::name_of(ops[i]), directions[i].rate());
   }
   fmt::print("{{{}\"cpu_s_per_gb\": {:.3g}, \"engine\": \"{}\"}}\n", text,
              (processor_seconds() - processors) / (static_cast<double>(moved) / 1e9),

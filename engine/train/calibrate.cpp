@@ -109,14 +109,14 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics,
   if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = copy_seconds();
   Calibration found;
   if (setup.uses_nvme()) {
-    found.checks = nvme::sum_rate();
     if (const auto drives = look_at_drives(nvme, aio)) {
-      timings.drives = nvme::together(nvme.paths, *drives);
+      timings.drives = nvme::together(*drives);
       for (const nvme::Speed& drive : *drives) found.speeds.push_back(drive.both());
     }
   }
   found.rates = rates_of(timings);
   plan::Rates& rates = found.rates;
+  if (setup.uses_nvme()) rates.checks = nvme::sum_rate();
   if (setup.uses_nvme() && !timings.drives) rates.nvme_read = rates.nvme_write = kGuess;
   // Every op of a kind has one shape, so its time is all there is to know.
   for (const auto& [id, seconds] : ops) rates.compute[id] = {0, 0, seconds};

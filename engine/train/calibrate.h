@@ -1,8 +1,8 @@
 /// A short look at the machine before the plan: copies, Adam, sums, drives. What it finds chooses
 /// sizes, never bits.
 ///
-/// Thread  one, before the run; some 0.2 s, a second more for each drive, and some 100 MiB for that
-///         long
+/// Thread  one, before the run; some 0.2 s, half a second to four more for each drive, and some
+///         100 MiB for that long
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,6 @@ plan::Rates rates_of(const Timings& timings);
 struct Calibration {
   plan::Rates rates;
   std::vector<double> speeds;  ///< of the nvme paths, beside each other; empty: not measured
-  double checks = 0;           ///< plan::Rates::checks, for a run that checks; 0: not looked at
 };
 
 /// `ops` are the compute lane's, as Compute::measure() found them. The drives are looked at only

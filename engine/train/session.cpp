@@ -1,4 +1,5 @@
 #include "engine/train/session.h"
+#include "engine/train/calibrate.h"
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include "engine/base/log.h"
 #include "engine/memory/limits.h"
 #include "engine/plan/rates.h"
+#include "engine/train/calibrate.h"
 #include "gpu/device.h"
 #include "nvme/filesystem.h"
 #include "nvme/store.h"
@@ -79,6 +81,11 @@ nvme::AllowRam allow_ram(const Job& job) {
   return job.tiers.nvme.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo;
 }
 
+plan::Rates without_checks(plan::Rates rates) {
+  rates.checks = 0;
+  return rates;
+}
+
 /// So much longer a step may get for `aio.verify: auto`.
 constexpr double kMostOfAStep = 0.02;
 
@@ -123,14 +130,15 @@ Session::Session(const Job& job)
   const auto minimum = plan::require_minimum(setup_, limits, evaluation_batches());
   check_disks(minimum[index(prefetch::Tier::kNvme)]);
   limits.tiers = memory::share_host_memory(limits.tiers, minimum, job_.tiers, machine);
-  Calibration machine_does = job_.rates ? Calibration{*job_.rates, {}, job_.rates->checks}
+  Calibration machine_does = job_.rates ? Calibration{*job_.rates, {}}
                                         : calibrate(setup_, numerics_, measured.seconds,
                                                     job_.cpu_adam, job_.tiers.nvme, job_.aio);
   drive_speeds_ = std::move(machine_does.speeds);
+  const prefetch::Lanes lanes = schedule::make_lanes();
   plan_ = plan::make_plan(setup_, limits, evaluation_batches(),
-                          plan::cost_model(machine_does.rates, schedule::make_lanes()));
+                          plan::cost_model(without_checks(machine_does.rates), lanes));
   setup_ = plan_.setup;
-  if (setup_.uses_nvme()) choose_verify(machine_does);
+  if (setup_.uses_nvme()) choose_verify(machine_does.rates);
   check_disks(plan_.planned[index(prefetch::Tier::kNvme)]);
 }
 
@@ -138,9 +146,7 @@ Session::~Session() = default;
 
 /// Where the run file leaves it open: whether the processors have time to check what the drives
 /// carry. The plan is the same either way.
-void Session::choose_verify(const Calibration& machine) {
-  plan::Rates rates = machine.rates;
-  rates.checks = machine.checks;
+void Session::choose_verify(const plan::Rates& rates) {
   const auto checked = plan::step_seconds(plan_, plan::cost_model(rates, schedule::make_lanes()));
   double& step = plan_.forecast.step_s;
   const bool known = checked && step > 0;
@@ -151,8 +157,8 @@ void Session::choose_verify(const Calibration& machine) {
   }
   const bool checks = verify == nvme::Verify::kTrue;
   checks_ = fmt::format("aio.verify: what drives carry is {}checked", checks ? "" : "not ");
-  if (machine.checks > 0) {
-    checks_ += fmt::format(", XXH3 at {:.1f} GB/s of a core", machine.checks / 1e9);
+  if (rates.checks > 0) {
+    checks_ += fmt::format(", XXH3 at {:.1f} GB/s of a core", rates.checks / 1e9);
   }
   if (known) checks_ += fmt::format(", {:.1f}% of the simulated step", 100 * cost);
   if (known && checks) step = *checked;

@@ -14,7 +14,6 @@
 
 #include "engine/data/dataset.h"
 #include "engine/plan/plan.h"
-#include "engine/train/calibrate.h"
 #include "engine/train/compute.h"
 #include "engine/train/job.h"
 #include "gpu/stream.h"
@@ -49,7 +48,7 @@ class Session {
   struct Assembly;
   class Loop;
   std::int64_t evaluation_batches() const;
-  void choose_verify(const Calibration& machine);
+  void choose_verify(const plan::Rates& rates);
   void check_disks(Bytes stored) const;  // the same, and what else the run writes
 
   Job job_;
