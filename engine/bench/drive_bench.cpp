@@ -202,10 +202,10 @@ double DriveBench::fill(const Point& how) {
 
 std::optional<Measured> DriveBench::measure(const Point& point, const Box& box) {
   Session session(*this, point, box.most_written);
-  const Nanos begin = now_ns();
-  const Bytes warm = static_cast<Bytes>(kWarmUp * static_cast<double>(box.most_written));
-  Moment from = session.now();
-  const auto over = [&](double seconds) { return to_seconds(now_ns() - begin) >= seconds; };
+  const Moment start = session.now();
+  const auto warm = static_cast<Bytes>(kWarmUp * static_cast<double>(box.most_written));
+  Moment from = start;
+  const auto over = [&](double seconds) { return to_seconds(now_ns() - start.time) >= seconds; };
   if (session.wait_until([&] {
         return over(kWarmUp * box.seconds) ||
                (point.traffic != Traffic::kRead && session.now().written >= warm);
@@ -218,9 +218,9 @@ std::optional<Measured> DriveBench::measure(const Point& point, const Box& box) 
   session.clock().end();
   session.finish();
   if (stop_ != 0) return std::nullopt;
-  // So little was to be written that it was over at the first look.
-  const bool missed = !session.all_moved(from) || until.time == from.time;
-  Measured measured = between(from, missed ? session.now() : until);
+  // So little was to be written that it was over between two looks: then all of it counts.
+  const bool seen = until.read > from.read || until.written > from.written;
+  Measured measured = seen ? between(from, until) : between(start, session.now());
   measured.point = point;
   measured.read_latency = session.clock().latency(nvme::Op::kRead);
   measured.write_latency = session.clock().latency(nvme::Op::kWrite);

@@ -131,8 +131,8 @@ class DriveRun {
     if (const Summary* best = winner(result_.summaries, decides)) result_.winner = *best;
   }
 
-  void measure(const std::vector<Run>& runs) {
-    for (const Run& run : runs) {
+  void measure(const std::vector<Turn>& runs) {
+    for (const Turn& run : runs) {
       if (stopped()) break;
       std::optional<Measured> one = bench_->measure(run.point, {run.seconds, run.most_written});
       if (!one) break;

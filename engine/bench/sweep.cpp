@@ -216,13 +216,13 @@ Sweep::Grid Sweep::choose_grid() const {
   return chosen;
 }
 
-std::vector<Run> Sweep::runs(const std::vector<Point>& points, int repetitions, double box_s,
-                             const Stage& stage, std::uint64_t seed) const {
+std::vector<Turn> Sweep::runs(const std::vector<Point>& points, int repetitions, double box_s,
+                              const Stage& stage, std::uint64_t seed) const {
   const std::size_t writing = writers(points) * static_cast<std::size_t>(repetitions);
   const Bytes each = writing == 0 ? 0 : stage.most_written / writing;
   const auto in_time = static_cast<Bytes>(box_s * terms_.rate * kFasterThanLook);
   std::mt19937_64 random(terms_.seed + seed);
-  std::vector<Run> all;
+  std::vector<Turn> all;
   for (int repetition = 0; repetition < repetitions; ++repetition) {
     std::vector<Point> order = points;
     std::ranges::shuffle(order, random);
@@ -235,7 +235,7 @@ std::vector<Run> Sweep::runs(const std::vector<Point>& points, int repetitions, 
   return all;
 }
 
-std::vector<Run> Sweep::coarse() const {
+std::vector<Turn> Sweep::coarse() const {
   return runs(grid_.points, grid_.repetitions, grid_.box_s, stage(kCoarse), 0);
 }
 
@@ -255,7 +255,7 @@ std::vector<Point> Sweep::around(const Point& point) const {
   return near;
 }
 
-std::vector<Run> Sweep::finer(const std::vector<Summary>& so_far) const {
+std::vector<Turn> Sweep::finer(const std::vector<Summary>& so_far) const {
   std::set<Key> known;
   for (const Summary& summary : so_far) known.insert(key_of(summary.point));
   Wanted wanted;
@@ -281,7 +281,7 @@ std::vector<Run> Sweep::finer(const std::vector<Summary>& so_far) const {
   return runs(points, kFinerRepetitions, grid_.box_s, stage, 1);
 }
 
-std::vector<Run> Sweep::finals(const std::vector<Summary>& so_far) const {
+std::vector<Turn> Sweep::finals(const std::vector<Summary>& so_far) const {
   const Stage stage = this->stage(kFinals);
   std::vector<Point> points = finalists(so_far, terms_.traffics);
   while (points.size() > 2 &&
@@ -302,7 +302,7 @@ Bytes Sweep::planned_writes() const {
     return 0;
   }
   Bytes planned = stage(kFiner).most_written + stage(kFinals).most_written;
-  for (const Run& run : coarse()) planned += run.most_written;
+  for (const Turn& run : coarse()) planned += run.most_written;
   return planned;
 }
 

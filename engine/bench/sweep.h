@@ -27,7 +27,7 @@ struct Terms {
   std::uint64_t seed = 0;
 };
 
-struct Run {
+struct Turn {
   Point point;
   int repetition = 0;  ///< in its stage
   double seconds = 0;
@@ -39,10 +39,10 @@ class Sweep {
   /// Throws  kConfig when `most_written` is too little to tell anything, with what is enough
   explicit Sweep(const Terms& terms);
 
-  std::vector<Run> coarse() const;
+  std::vector<Turn> coarse() const;
   /// Given what was measured so far.
-  std::vector<Run> finer(const std::vector<Summary>& so_far) const;
-  std::vector<Run> finals(const std::vector<Summary>& so_far) const;
+  std::vector<Turn> finer(const std::vector<Summary>& so_far) const;
+  std::vector<Turn> finals(const std::vector<Summary>& so_far) const;
 
   /// No more than this is written by all three.
   Bytes planned_writes() const;
@@ -66,7 +66,7 @@ class Sweep {
   Stage stage(double share) const;
   Grid choose_grid() const;
   std::vector<Point> around(const Point& point) const;
-  std::vector<Run> runs(const std::vector<Point>& points, int repetitions, double box_s,
+  std::vector<Turn> runs(const std::vector<Point>& points, int repetitions, double box_s,
                         const Stage& stage, std::uint64_t seed) const;
 
   const Terms terms_;
