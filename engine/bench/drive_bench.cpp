@@ -127,10 +127,9 @@ class DriveBench::Session {
     return {now_ns(), clock_->moved(nvme::Op::kRead), clock_->moved(nvme::Op::kWrite),
             processor_seconds()};
   }
-  bool all_moved(const Moment& since) const {
-    return std::ranges::all_of(ops_, [&](nvme::Op op) {
-      return clock_->moved(op) > (op == nvme::Op::kRead ? since.read : since.written);
-    });
+  /// Whether there is a duration of each kind.
+  bool all_timed() const {
+    return std::ranges::all_of(ops_, [&](nvme::Op op) { return clock_->timed(op); });
   }
   /// Ends the streams; the first error of one of them.
   void finish() {
@@ -212,7 +211,7 @@ std::optional<Measured> DriveBench::measure(const Point& point, const Box& box) 
       })) {
     session.clock().begin();
     from = session.now();
-    session.wait_until([&] { return over(box.seconds) && session.all_moved(from); });
+    session.wait_until([&] { return over(box.seconds) && session.all_timed(); });
   }
   const Moment until = session.now();
   session.clock().end();

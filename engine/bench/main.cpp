@@ -51,7 +51,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help
     throw sluice::Error(sluice::Errc::kConfig,
-                        fmt::format("{} (sluice bench nvme --help)", e.what()));
+                        fmt::format("{} (sluice bench {}--help)", e.what(),
+                                    app.get_subcommands().empty() ? "" : "nvme "));
   }
   const int code = sluice::bench::nvme(arguments);
   require_printed();

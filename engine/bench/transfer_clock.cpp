@@ -61,6 +61,12 @@ void TransferClock::begin() {
   }
 }
 
+bool TransferClock::timed(nvme::Op op) const {
+  const Direction& direction = of(op);
+  const std::lock_guard lock(direction.mutex);
+  return !direction.durations.empty();
+}
+
 Latency TransferClock::latency(nvme::Op op) const {
   const Direction& direction = of(op);
   std::vector<Nanos> durations;

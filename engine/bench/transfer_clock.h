@@ -32,6 +32,8 @@ class TransferClock final : public nvme::KernelSeam {
   void begin();
   /// No more durations are taken.
   void end() { end_ = now_ns(); }
+  /// Whether there are durations.
+  bool timed(nvme::Op op) const;
   Latency latency(nvme::Op op) const;
 
  private:

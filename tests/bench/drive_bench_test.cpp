@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 constexpr Bytes kLine = 4_MiB;
 constexpr Bytes kRequest = 256_KiB;
-const Box kBox{0.05, 64_MiB};
+const Box kBox{0.05, 4_GiB};
 
 /// The drive does what it should not: reads of one transfer are changed, or fail.
 class BadTarget final : public Target {
