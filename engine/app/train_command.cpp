@@ -10,6 +10,7 @@
 #include "engine/app/progress.h"
 #include "engine/app/run_folder.h"
 #include "engine/base/log.h"
+#include "engine/base/stop_signal.h"
 #include "engine/config/load.h"
 #include "engine/data/bigram.h"
 #include "engine/train/session.h"

@@ -79,7 +79,7 @@ std::string preamble(const Context& context, const std::vector<std::string>& not
 std::string table(const std::vector<Summary>& summaries) {
   std::string text =
       fmt::format("{:<7} {:<8} {:>7} {:>5} {:>7} {:>7} {:>6} {:>6} {:>22} {:>22} {:>6} {:>4}\n",
-                  "traffic", "engine", "block", "depth", "read", "write", "spread", "drift",
+                  "traffic", "engine", "block", "depth", "rd GB/s", "wr GB/s", "spread", "drift",
                   "read us p50 99 99.9", "write us p50 99 99.9", "cpu/GB", "runs");
   for (const Summary& summary : summaries) text += row(summary);
   return text;
