@@ -100,7 +100,7 @@ void add_engines(Means& means) {
 std::string memlock_text(const Means& means, const nvme::File& file) {
   rlimit limit{};
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
-  const std::string allowed =
+  std::string allowed =
       limit.rlim_cur == RLIM_INFINITY ? "unlimited" : format_bytes(limit.rlim_cur);
   if (means.engines.front() != nvme::Engine::kIoUring) return allowed;
   nvme::Options options;

@@ -38,15 +38,15 @@ struct Axes {
   std::vector<unsigned> depths;
 };
 
-/// From coarse to fine.
+/// From fine to coarse.
 const std::vector<Axes>& all_axes() {
   static const std::vector<Axes> axes = {
-      {{1_MiB}, {8, 32}},
-      {{512_KiB, 2_MiB}, {4, 16, 64}},
-      {{256_KiB, 1_MiB, 4_MiB}, {4, 16, 64}},
-      {{128_KiB, 512_KiB, 1_MiB, 4_MiB, 16_MiB}, {1, 4, 16, 32, 64}},
       {{128_KiB, 256_KiB, 512_KiB, 1_MiB, 2_MiB, 4_MiB, 8_MiB, 16_MiB},
-       {1, 2, 4, 8, 16, 32, 64, 128}}};
+       {1, 2, 4, 8, 16, 32, 64, 128}},
+      {{128_KiB, 512_KiB, 1_MiB, 4_MiB, 16_MiB}, {1, 4, 16, 32, 64}},
+      {{256_KiB, 1_MiB, 4_MiB}, {4, 16, 64}},
+      {{512_KiB, 2_MiB}, {4, 16, 64}},
+      {{1_MiB}, {8, 32}}};
   return axes;
 }
 
@@ -184,8 +184,8 @@ std::vector<Point> Sweep::grid(const std::vector<Bytes>& blocks,
 Sweep::Grid Sweep::choose_grid() const {
   const Stage stage = this->stage(kCoarse);
   std::vector<Point> points;
-  for (auto axes = all_axes().rbegin(); axes != all_axes().rend(); ++axes) {
-    points = grid(axes->blocks, axes->depths);
+  for (const Axes& axes : all_axes()) {
+    points = grid(axes.blocks, axes.depths);
     if (cost_s(points, kShortestBox) <= stage.seconds &&
         least_written(points) <= stage.most_written) {
       break;

@@ -67,7 +67,7 @@ class Sweep {
   Grid choose_grid() const;
   std::vector<Point> around(const Point& point) const;
   std::vector<Turn> runs(const std::vector<Point>& points, int repetitions, double box_s,
-                        const Stage& stage, std::uint64_t seed) const;
+                         const Stage& stage, std::uint64_t seed) const;
 
   const Terms terms_;
   const Grid grid_;

@@ -51,7 +51,6 @@ class StripedTarget final : public Target {
   StripedTarget(const std::vector<std::string>& folders, const std::vector<double>& speeds,
                 Bytes bytes, nvme::Direct direct)
       : name_(fmt::format("{} together", fmt::join(folders, " and "))),
-        caching_(nvme::Caching::kDirect),
         store_(folders, bytes, options_of(direct), nvme::AllowRam::kYes, speeds,
                [this](std::unique_ptr<nvme::IoQueue> queue) {
                  auto mine = std::make_unique<Exchangeable>(std::move(queue));
@@ -88,7 +87,7 @@ class StripedTarget final : public Target {
   }
 
   const std::string name_;
-  nvme::Caching caching_;
+  nvme::Caching caching_ = nvme::Caching::kDirect;
   std::vector<Exchangeable*> queues_;
   nvme::Store store_;
   nvme::Extent line_;
