@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# scripts/install.sh build|lint|reference ... - installs what is missing, and nothing that is there.
+# scripts/install.sh build|bench|lint|reference ... - installs what is missing, and nothing that is there.
 #
 #   build      the compiler and libraries (apt), and LibTorch into .deps/libtorch
+#   bench      what `./sluice bench` needs of that (apt): a minute instead of several
 #   lint       the tools of scripts/lint and .ci/run (apt)
 #   reference  PyTorch for tests/reference (apt; the product does not need it)
 #
@@ -13,10 +14,14 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 libtorch=$root/.deps/libtorch
 requirements=$root/scripts/libtorch-requirements.txt
 
-build_packages=(
+# Of every room without LibTorch: CMake looks for all of it, also where only a part is built.
+bench_packages=(
   g++ cmake ninja-build pkg-config
   liburing-dev libaio-dev libxxhash-dev libtbb-dev libxsimd-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
   nlohmann-json3-dev
+)
+build_packages=(
+  "${bench_packages[@]}"
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   python3 python3-pip python3-venv unzip
 )
@@ -100,19 +105,30 @@ install_libtorch() {
   trap - EXIT
 }
 
-(($# > 0)) || refuse "usage: scripts/install.sh build|lint|reference ..."
+# note_installed NAME FILE...: .deps/NAME is what ./sluice compares at each start, so that it asks
+# neither apt nor pip.
+note_installed() {
+  local name=$1
+  shift
+  mkdir -p "$root/.deps"
+  (cd "$root" && sha256sum scripts/install.sh "$@" /etc/os-release >".deps/$name.new" &&
+    mv ".deps/$name.new" ".deps/$name")
+}
+
+(($# > 0)) || refuse "usage: scripts/install.sh build|bench|lint|reference ..."
 for what in "$@"; do
   case $what in
     build)
       install_packages "${build_packages[@]}"
       install_libtorch
-      # What ./sluice compares at each start, so that it asks neither apt nor pip.
-      mkdir -p "$root/.deps"
-      (cd "$root" && sha256sum scripts/install.sh scripts/libtorch-requirements.txt \
-        /etc/os-release >.deps/installed.new && mv .deps/installed.new .deps/installed)
+      note_installed installed scripts/libtorch-requirements.txt
+      ;;
+    bench)
+      install_packages "${bench_packages[@]}"
+      note_installed installed-bench
       ;;
     lint) install_packages "${lint_packages[@]}" ;;
     reference) install_packages "${reference_packages[@]}" ;;
-    *) refuse "scripts/install.sh knows build, lint and reference, not '$what'" ;;
+    *) refuse "scripts/install.sh knows build, bench, lint and reference, not '$what'" ;;
   esac
 done

@@ -9,8 +9,8 @@
 #include "engine/app/job_of.h"
 #include "engine/app/progress.h"
 #include "engine/app/run_folder.h"
-#include "engine/app/stop_signal.h"
 #include "engine/base/log.h"
+#include "engine/base/stop_signal.h"
 #include "engine/config/load.h"
 #include "engine/data/bigram.h"
 #include "engine/train/session.h"
@@ -67,7 +67,7 @@ std::optional<int> run_named(config::Config config, DryRun dry_run) {
   if (claim_run_folder(config, describe_machine(session.numerics().threads, config.cpu_adam.isa)) ==
       Claim::kTaken)
     return std::nullopt;
-  watch_stop_signals();
+  watch_stop_signals("stopping after the steps that are under way");
   log::to_file(folder + "/train.log");
   metrics.emplace(folder + "/metrics.jsonl", 0);
   log::info(session.report());

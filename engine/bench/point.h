@@ -1,6 +1,7 @@
 /// What is measured of a drive, and what came out of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -15,6 +16,8 @@ enum class Traffic : std::uint8_t {
   kMixed  ///< as the optimizer does it: the next chunk is read while the previous one is written
 };
 const char* name_of(Traffic traffic);
+/// As the run file has it.
+const char* name_of(nvme::Engine engine);
 
 /// One way to use a drive.
 struct Point {
@@ -22,8 +25,13 @@ struct Point {
   Bytes block = 1_MiB;
   unsigned depth = 32;  ///< in flight each way
   Traffic traffic = Traffic::kRead;
+  Bytes in_flight() const { return block * depth; }  ///< each way
   bool operator==(const Point&) const = default;
 };
+
+/// How many requests of `request` bytes keep the depth of a point full. They end one after the
+/// other: when one does, half of what the others brought is left.
+std::size_t requests_at_a_time(const Point& point, Bytes request);
 
 /// Of single transfers of a block, from the kernel's taking it to its answer. 0 where none was
 /// made.

@@ -1,4 +1,4 @@
-#include "engine/app/stop_signal.h"
+#include "engine/base/stop_signal.h"
 
 #include <unistd.h>
 
@@ -6,13 +6,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
-#include <string_view>
 
-namespace sluice::app {
+namespace sluice {
 namespace {
 
 constexpr std::array kNumbers{SIGINT, SIGTERM};
 std::array<bool, kNumbers.size()> watched{};  // written before their handler can run
+std::string_view what_it_does;                // likewise
 std::atomic<int> signal_number{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may set nothing else");
 
@@ -23,9 +23,10 @@ void note(int number) {
   for (std::size_t i = 0; i < kNumbers.size(); ++i) {
     if (watched[i]) std::signal(kNumbers[i], SIG_DFL);
   }
-  constexpr std::string_view kText =
-      "\nstopping after the steps that are under way; once more stops at once\n";
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
+  for (const std::string_view text :
+       {std::string_view("\n"), what_it_does, std::string_view("; once more stops at once\n")}) {
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  }
   errno = kept;
 }
 
@@ -35,7 +36,8 @@ const std::atomic<int>& stop_signal() {
   return signal_number;
 }
 
-void watch_stop_signals() {
+void watch_stop_signals(std::string_view what) {
+  what_it_does = what;
   for (std::size_t i = 0; i < kNumbers.size(); ++i) {
     struct sigaction action {};
     ::sigaction(kNumbers[i], nullptr, &action);
@@ -49,4 +51,4 @@ void watch_stop_signals() {
   }
 }
 
-}  // namespace sluice::app
+}  // namespace sluice

@@ -1,0 +1,17 @@
+/// Results as JSON, in the shape that Google Benchmark's tools read.
+///
+/// Thread  any
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/bench/drive_run.h"
+
+namespace sluice::bench {
+
+/// {"context": {...}, "benchmarks": [...]}: a row for each run and, as aggregates, the median, the
+/// spread and the drift of each point. The context is that of the first result; "targets" has each.
+std::string to_json(const std::vector<DriveResult>& results);
+
+}  // namespace sluice::bench

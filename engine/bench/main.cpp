@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <system_error>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/bench/nvme_command.h"
+
+namespace {
+
+void add_options(CLI::App& nvme, sluice::bench::NvmeArguments& arguments) {
+  nvme.add_option("PATH", arguments.paths, "folders, on the drives to measure")->required();
+  nvme.add_flag("--quick", arguments.quick, "about a minute for each drive (else five)");
+  nvme.add_flag("--full", arguments.full, "about 20 minutes for each drive");
+  nvme.add_flag("--steady", arguments.steady, "then write until the rate no longer falls");
+  nvme.add_flag("--read-only", arguments.read_only,
+                "write only what there must be to read: for a worn drive");
+  nvme.add_option("--seconds", arguments.seconds, "for each drive, about")
+      ->check(CLI::PositiveNumber);
+  nvme.add_option("--file-size", arguments.file_size, "of the file that is used, as 1GiB");
+  nvme.add_option("--max-write", arguments.max_write, "to each drive, as 64GiB");
+  nvme.add_flag("--allow-ram", arguments.allow_ram, "take folders in memory, as tmpfs");
+  nvme.add_flag("--all", arguments.all, "print every point, not only the best");
+  nvme.add_flag("--quiet", arguments.quiet, "print the results alone");
+  nvme.add_option("--json", arguments.json, "also write all runs to this file");
+}
+
+/// A full disk is seen only when the last of what was printed is handed over.
+void require_printed() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw sluice::Error(sluice::Errc::kIo, fmt::format("the standard output cannot be written: {}",
+                                                     std::generic_category().message(errno)));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"sluice bench measures what a run depends on", "sluice bench"};
+  app.require_subcommand(1);
+  sluice::bench::NvmeArguments arguments;
+  CLI::App* nvme = app.add_subcommand("nvme", "how fast drives are, and the best values of aio:");
+  add_options(*nvme, arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help
+    throw sluice::Error(sluice::Errc::kConfig,
+                        fmt::format("{} (sluice bench {}--help)", e.what(),
+                                    app.get_subcommands().empty() ? "" : "nvme "));
+  }
+  const int code = sluice::bench::nvme(arguments);
+  require_printed();
+  return code;
+}
+
+int report(const std::exception& error) {
+  if (const auto* known = dynamic_cast<const sluice::Error*>(&error)) {
+    sluice::log::error(text_of(*known));
+    return exit_code(known->code);
+  }
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    sluice::log::error("this machine has no memory left for the buffers; end something else first");
+    return exit_code(sluice::Errc::kEnv);
+  }
+  sluice::log::error(fmt::format("{} (internal error; please report it)", error.what()));
+  return exit_code(sluice::Errc::kLogic);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Files that grow beyond `ulimit -f` and readers that go away become errors.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    return report(e);
+  }
+}

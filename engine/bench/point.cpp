@@ -1,0 +1,37 @@
+#include "engine/bench/point.h"
+
+#include <algorithm>
+
+namespace sluice::bench {
+
+const char* name_of(Traffic traffic) {
+  switch (traffic) {
+    case Traffic::kRead:
+      return "read";
+    case Traffic::kWrite:
+      return "write";
+    case Traffic::kMixed:
+      return "mixed";
+  }
+  return "";
+}
+
+const char* name_of(nvme::Engine engine) {
+  switch (engine) {
+    case nvme::Engine::kAuto:
+      return "auto";
+    case nvme::Engine::kIoUring:
+      return "io_uring";
+    case nvme::Engine::kLibaio:
+      return "libaio";
+    case nvme::Engine::kThreads:
+      return "threads";
+  }
+  return "";
+}
+
+std::size_t requests_at_a_time(const Point& point, Bytes request) {
+  return std::max<std::size_t>(3, 1 + div_ceil(2 * point.in_flight(), request));
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,157 @@
+/// The program as a user runs it, on a folder of its own and with little.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/temp_folder.h"
+
+namespace sluice::bench {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// As in engine/base/error.cpp; they are a promise to scripts, so they are written out here.
+constexpr int kConfig = 2;
+constexpr int kDoesNotFit = 3;
+constexpr int kIo = 4;
+
+struct Ending {
+  int code = -1;
+  std::string said;
+};
+
+class CommandTest : public testing::Test {
+ protected:
+  /// $bench is the program, $drive the folder to measure; a hang ends with 124.
+  Ending shell(const std::string& script) const {
+    const std::string command =
+        "cd '" + folder_.path() + "' && mkdir -p drive && bench='" + SLUICE_BENCH_PROGRAM +
+        "' && tiny='--seconds 1.5 --file-size 8MiB --allow-ram'\n{ " + script + "\n} 2>&1";
+    Ending ending;
+    FILE* pipe =
+        ::popen(("timeout 120 sh -c \"$(cat <<'END'\n" + command + "\nEND\n)\"").c_str(), "r");
+    if (pipe == nullptr) return ending;
+    std::array<char, 4096> piece{};
+    while (const std::size_t n = std::fread(piece.data(), 1, piece.size(), pipe)) {
+      ending.said.append(piece.data(), n);
+    }
+    const int status = ::pclose(pipe);
+    ending.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return ending;
+  }
+  nlohmann::json json() const { return nlohmann::json::parse(folder_.read("out.json")); }
+  bool nothing_left() const { return std::filesystem::is_empty(folder_ / "drive"); }
+
+  void expect_refused(const std::string& arguments, int code, const std::string& words) const {
+    const Ending ending = shell("$bench nvme " + arguments);
+    EXPECT_EQ(ending.code, code) << ending.said;
+    EXPECT_THAT(ending.said, AllOf(HasSubstr("error: "), HasSubstr(words)));
+    EXPECT_LE(std::ranges::count(ending.said, '\n'), 3) << ending.said;
+    EXPECT_TRUE(nothing_left());
+  }
+
+  const test::TempFolder folder_;
+};
+
+TEST_F(CommandTest, MeasuresVerifiesAndSaysWhatToWriteIntoTheRunFile) {
+  const Ending ending = shell("$bench nvme drive $tiny --json out.json");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_THAT(ending.said, AllOf(HasSubstr("engines "), HasSubstr("writes      at most"),
+                                 HasSubstr("  aio: {engine: "), HasSubstr("all as written")));
+  const auto result = json().at("context").at("targets")[0];
+  EXPECT_EQ(result.at("complete"), true);
+  EXPECT_GE(result.at("verified_bytes"), 8 << 20);
+  EXPECT_LE(result.at("written_bytes"), result.at("planned_write_bytes"));
+  EXPECT_EQ(result.at("winner").at("traffic"), "mixed");
+  for (const auto& row : json().at("benchmarks")) EXPECT_GT(row.at("bytes_per_second"), 0) << row;
+  EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(CommandTest, WithoutATerminalThereIsNoLineThatIsRewritten) {
+  const Ending ending = shell("$bench nvme drive $tiny | cat");
+  EXPECT_THAT(ending.said, AllOf(Not(HasSubstr("\r")), HasSubstr("comparing all of it")));
+}
+
+TEST_F(CommandTest, QuietPrintsTheResultsAlone) {
+  const Ending ending = shell("$bench nvme drive $tiny --quiet");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_THAT(ending.said,
+              AllOf(HasSubstr("traffic"), Not(HasSubstr("engines ")), Not(HasSubstr("comparing"))));
+}
+
+TEST_F(CommandTest, ReadOnlyWritesWhatIsReadAndNoMore) {
+  const Ending ending = shell("$bench nvme drive $tiny --read-only --json out.json");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  const auto result = json().at("context").at("targets")[0];
+  EXPECT_LE(result.at("written_bytes"), 9 << 20);
+  EXPECT_EQ(result.at("winner").at("traffic"), "read");
+  for (const auto& row : json().at("benchmarks")) EXPECT_EQ(row.at("traffic"), "read");
+}
+
+TEST_F(CommandTest, SteadyWritesOnUntilItsLimit) {
+  const Ending ending = shell("$bench nvme drive $tiny --steady --max-write 4GiB --json out.json");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_TRUE(json().at("context").at("targets")[0].contains("steady"));
+  EXPECT_LE(json().at("context").at("targets")[0].at("written_bytes"), 4LL << 30);
+}
+
+TEST_F(CommandTest, TwoPathsOnOneDriveAreMeasuredOnce) {
+  const Ending ending = shell(
+      "mkdir drive/b; $bench nvme drive drive/b $tiny --json out.json; "
+      "code=$?; rmdir drive/b; exit $code");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_THAT(ending.said, HasSubstr("is on the same drive: measured once"));
+  EXPECT_EQ(json().at("context").at("targets").size(), 1U);
+}
+
+TEST_F(CommandTest, PathsOnTwoDrivesAreMeasuredAloneAndTogether) {
+  const Ending ending = shell(
+      "other=$(mktemp -d /dev/shm/sluice-XXXXXX); "
+      "$bench nvme drive $other $tiny --json out.json; code=$?; "
+      "rmdir $other; exit $code");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  const auto targets = json().at("context").at("targets");
+  if (targets.size() == 1) GTEST_SKIP() << "the folder for tests is in /dev/shm";
+  ASSERT_EQ(targets.size(), 3U);
+  EXPECT_EQ(targets[2].at("complete"), true);
+  EXPECT_THAT(targets[2].at("name").get<std::string>(), HasSubstr(" + /dev/shm/"));
+}
+
+TEST_F(CommandTest, ASignalEndsItSoonWithWhatThereIs) {
+  const Ending ending = shell(
+      "$bench nvme drive --seconds 300 --file-size 8MiB --allow-ram --json out.json > said & "
+      "pid=$!\nwhile kill -0 $pid && ! grep -q 'writes ' said; do sleep 0.05; done; sleep 0.5\n"
+      "kill -TERM $pid; wait $pid; code=$?; cat said; exit $code");
+  EXPECT_EQ(ending.code, 128 + 15) << ending.said;
+  EXPECT_THAT(ending.said,
+              AllOf(HasSubstr("stopping after the point"),
+                    HasSubstr("stopped before all of it was"), Not(HasSubstr("all as written"))));
+  EXPECT_EQ(json().at("context").at("targets")[0].at("complete"), false);
+  EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(CommandTest, BadPathsAndSizesAreRefused) {
+  folder_.write("file", "x");
+  expect_refused("file --allow-ram", kConfig, "is a file, not a folder; name a folder");
+  expect_refused("", kConfig, "PATH is required");
+  expect_refused("drive --allow-ram --file-size 8", kConfig, "--file-size: '8' is not a size");
+  expect_refused("drive --allow-ram --file-size 64KiB", kConfig, "too small; use");
+  expect_refused("drive --allow-ram --file-size 1000TiB --max-write 9000TiB", kDoesNotFit,
+                 "lower --file-size");
+  expect_refused("drive --allow-ram --quick --full", kConfig, "leave one out");
+  expect_refused("drive --allow-ram --steady --read-only", kConfig, "leave one out");
+  expect_refused("drive --allow-ram --file-size 8MiB --max-write 8MiB", kConfig, "--max-write");
+  expect_refused("drive --allow-ram --json nowhere/out.json", kIo, "name another file");
+  expect_refused("drive --allow-ram --fast", kConfig, "--fast");
+}
+
+}  // namespace
+}  // namespace sluice::bench
