@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 
 namespace sluice::bench {
 namespace {
@@ -35,7 +36,8 @@ unsigned jobs_of(const Point& point) {
   return point.engine == nvme::Engine::kThreads ? std::min(point.depth, nvme::kAutoThreads) : 1;
 }
 
-void add_engine(const Point& point, std::vector<std::string>& to) {
+void add_engine(const FioJob& job, std::vector<std::string>& to) {
+  const Point& point = job.point;
   switch (point.engine) {
     case nvme::Engine::kThreads:  // each job has a file of its own
       to.insert(to.end(),
@@ -46,8 +48,9 @@ void add_engine(const Point& point, std::vector<std::string>& to) {
       return;
     case nvme::Engine::kIoUring:
       // What belongs to an engine has to come after it.
-      to.insert(to.end(), {"--ioengine=io_uring", "--fixedbufs=1", "--registerfiles=1",
+      to.insert(to.end(), {"--ioengine=io_uring", "--registerfiles=1",
                            fmt::format("--iodepth={}", point.depth)});
+      if (job.buffers == FioBuffers::kRegistered) to.emplace_back("--fixedbufs=1");
       return;
     case nvme::Engine::kAuto:
       break;
@@ -65,7 +68,7 @@ void add_job(const FioJob& job, Traffic direction, Bytes size, std::vector<std::
                            format_bytes(job.size), format_bytes(block)));
   const char* name = name_of(direction);
   to.insert(to.end(), {fmt::format("--name={}", name), fmt::format("--rw={}", name)});
-  add_engine(job.point, to);
+  add_engine(job, to);
   to.insert(to.end(), {"--direct=1", fmt::format("--bs={}", block), fmt::format("--size={}", part),
                        "--time_based=1", "--runtime=" + milliseconds(job.seconds),
                        "--ramp_time=" + milliseconds(job.ramp_s),
@@ -234,9 +237,16 @@ Measured run_fio(const FioJob& job, const std::string& folder) {
   words.insert(words.begin(), "fio");
   const Folder own(folder);
   const int status = run(std::move(words), own.path());
-  SLUICE_CHECK(status == 0, kIo,
-               fmt::format("fio {} in {}: {}", how_it_ended(status), folder, said(own)));
-  return measured_by_fio(own.read(kOutput), job.point);
+  if (status == 0) return measured_by_fio(own.read(kOutput), job.point);
+  const std::string why = said(own);
+  if (job.point.engine == nvme::Engine::kIoUring && job.buffers == FioBuffers::kRegistered &&
+      why.find(std::strerror(ENOMEM)) != std::string::npos) {
+    log::info("fio could not register its buffers (ulimit -l) and runs without");
+    FioJob ordinary = job;
+    ordinary.buffers = FioBuffers::kOrdinary;
+    return run_fio(ordinary, folder);
+  }
+  throw Error(Errc::kIo, fmt::format("fio {} in {}: {}", how_it_ended(status), folder, why));
 }
 
 }  // namespace sluice::bench

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <set>
 #include <string_view>
@@ -184,8 +183,8 @@ class Page {
     // Squared: a tenth less than the fastest should be seen.
     const double share = std::pow(found->rate() / fastest, 2);
     return fmt::format(
-        "<td{} style=\"--share: {:.2f}\" title=\"{}\">{:.2f}<small>{:.0f} %</small></td>",
-        chosen ? " class=\"chosen\"" : "", share, escaped(title_of(*found)), found->rate() * 1e-9,
+        R"(<td{} style="--share: {:.2f}" title="{}">{:.2f}<small>{:.0f} %</small></td>)",
+        chosen ? R"( class="chosen")" : "", share, escaped(title_of(*found)), found->rate() * 1e-9,
         found->spread * 100);
   }
 

@@ -158,6 +158,20 @@ TEST(AioBlock, AnotherChoiceReplacesTheFirst) {
   }
 }
 
+TEST(AioBlock, IsMergedIntoTheRunFilesOfThisRepository) {
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(SOURCE_DIR "/configs")) {
+    SCOPED_TRACE(entry.path());
+    std::ifstream in(entry.path(), std::ios::binary);
+    const std::string before{std::istreambuf_iterator<char>(in), {}};
+    const std::string after = with_aio(before, kChoice);
+    EXPECT_THAT(after, HasSubstr(kComment + "aio:"));
+    EXPECT_EQ(with_aio(after, kChoice), after);
+    ++files;
+  }
+  EXPECT_GT(files, 0U);
+}
+
 TEST(AioBlock, RefusesWhatItCannotMergeSafelyAndShowsTheLines) {
   const std::vector<std::pair<std::string, std::string>> refused = {
       {"aio: &a {engine: auto}\nb: *a\n", "anchor"},

@@ -18,6 +18,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 FioJob job(nvme::Engine engine, Traffic traffic) {
   FioJob made;
@@ -31,10 +32,17 @@ FioJob job(nvme::Engine engine, Traffic traffic) {
 TEST(FioArguments, OfIoUringHaveRegisteredFilesAndBuffers) {
   EXPECT_THAT(fio_arguments(job(nvme::Engine::kIoUring, Traffic::kRead)),
               ElementsAre("--output-format=json", "--name=read", "--rw=read", "--ioengine=io_uring",
-                          "--fixedbufs=1", "--registerfiles=1", "--iodepth=32", "--direct=1",
+                          "--registerfiles=1", "--iodepth=32", "--fixedbufs=1", "--direct=1",
                           "--bs=1048576", "--size=67108864", "--time_based=1", "--runtime=2500ms",
                           "--ramp_time=500ms", "--overwrite=1", "--refill_buffers=0", "--unlink=1",
                           "--group_reporting=1"));
+}
+
+TEST(FioArguments, OfIoUringCanDoWithoutRegisteredBuffers) {
+  FioJob ordinary = job(nvme::Engine::kIoUring, Traffic::kRead);
+  ordinary.buffers = FioBuffers::kOrdinary;
+  EXPECT_THAT(fio_arguments(ordinary), Contains("--registerfiles=1"));
+  EXPECT_THAT(fio_arguments(ordinary), Not(Contains("--fixedbufs=1")));
 }
 
 TEST(FioArguments, OfMixedAreAJobThatReadsAndOneThatWritesHalfOfTheSizeEach) {
@@ -171,6 +179,18 @@ TEST(Fio, ThatFailsIsQuotedAndLeavesNothing) {
     run_fio(job(nvme::Engine::kIoUring, Traffic::kRead), folder / "drive");
   });
   EXPECT_TRUE(std::filesystem::is_empty(folder / "drive"));
+}
+
+TEST(Fio, ThatMayNotRegisterItsBuffersRunsWithoutThem) {
+  const test::TempFolder folder;
+  folder.write("recorded", kRecorded);
+  install(folder,
+          "case \"$*\" in *fixedbufs*) echo 'func=io_queue_init, error=Cannot allocate memory' >&2;"
+          " exit 1;; esac\ncat " +
+              (folder / "recorded") + "\n");
+  const Path path((folder / "bin") + ":" + ::getenv("PATH"));
+  const FioJob mixed = job(nvme::Engine::kIoUring, Traffic::kMixed);
+  EXPECT_DOUBLE_EQ(run_fio(mixed, folder / "drive").read_rate, 2e9);
 }
 
 TEST(Fio, GetsItsArgumentsUnchangedAndInItsOwnFolder) {
