@@ -72,8 +72,10 @@ void add_job(const FioJob& job, Traffic direction, Bytes size, std::vector<std::
   to.insert(to.end(), {"--direct=1", fmt::format("--bs={}", block), fmt::format("--size={}", part),
                        "--time_based=1", "--runtime=" + milliseconds(job.seconds),
                        "--ramp_time=" + milliseconds(job.ramp_s),
-                       // A file that was only reserved is paid for at the first write.
-                       "--overwrite=1", "--refill_buffers=0", "--unlink=1", "--group_reporting=1"});
+                       // A file that was only reserved is paid for at the first write. Ours writes
+                       // what is there, so that fio may not spend its time on changing it.
+                       "--overwrite=1", "--refill_buffers=0", "--scramble_buffers=0", "--unlink=1",
+                       "--group_reporting=1"});
   if (direction != job.point.traffic) to.emplace_back("--new_group=1");
 }
 

@@ -34,8 +34,8 @@ TEST(FioArguments, OfIoUringHaveRegisteredFilesAndBuffers) {
               ElementsAre("--output-format=json", "--name=read", "--rw=read", "--ioengine=io_uring",
                           "--registerfiles=1", "--iodepth=32", "--fixedbufs=1", "--direct=1",
                           "--bs=1048576", "--size=67108864", "--time_based=1", "--runtime=2500ms",
-                          "--ramp_time=500ms", "--overwrite=1", "--refill_buffers=0", "--unlink=1",
-                          "--group_reporting=1"));
+                          "--ramp_time=500ms", "--overwrite=1", "--refill_buffers=0",
+                          "--scramble_buffers=0", "--unlink=1", "--group_reporting=1"));
 }
 
 TEST(FioArguments, OfIoUringCanDoWithoutRegisteredBuffers) {
