@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# scripts/install.sh build|bench|lint|reference ... - installs what is missing, and nothing that is there.
+# scripts/install.sh build|bench|lint|reference|fio ... - installs what is missing, and nothing that is there.
 #
 #   build      the compiler and libraries (apt), and LibTorch into .deps/libtorch
 #   bench      what `./sluice bench` needs of that (apt): a minute instead of several
 #   lint       the tools of scripts/lint and .ci/run (apt)
 #   reference  PyTorch for tests/reference (apt; the product does not need it)
+#   fio        what `sluice bench nvme --compare-fio` and bench/nvme/beside_fio compare with (apt)
 #
 # Debian 12 or Ubuntu 24.04, as root or with passwordless sudo; without either it prints the command
 # for an administrator. Exit code 3: this machine lacks something that cannot be installed.
@@ -115,7 +116,7 @@ note_installed() {
     mv ".deps/$name.new" ".deps/$name")
 }
 
-(($# > 0)) || refuse "usage: scripts/install.sh build|bench|lint|reference ..."
+(($# > 0)) || refuse "usage: scripts/install.sh build|bench|lint|reference|fio ..."
 for what in "$@"; do
   case $what in
     build)
@@ -129,6 +130,7 @@ for what in "$@"; do
       ;;
     lint) install_packages "${lint_packages[@]}" ;;
     reference) install_packages "${reference_packages[@]}" ;;
-    *) refuse "scripts/install.sh knows build, bench, lint and reference, not '$what'" ;;
+    fio) install_packages fio ;;
+    *) refuse "scripts/install.sh knows build, bench, lint, reference and fio, not '$what'" ;;
   esac
 done

@@ -1,0 +1,18 @@
+/// A file's new text, all of it or nothing. A private header of this room.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace sluice::bench {
+
+/// All of a file of at most 1 MiB. Throws kConfig when it is not a file, or larger; kIo.
+std::string read_small_file(const std::filesystem::path& file);
+
+/// Writes a new file beside it and renames that, both synced: a reader, or the machine after a
+/// power loss, has the old text or the new one. Keeps the mode, follows links. Throws kIo, and then
+/// the old text is still there.
+void replace_file(const std::filesystem::path& file, std::string_view text);
+
+}  // namespace sluice::bench
