@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/errors.h"
+#include "tests/support/file_calls.h"
 #include "tests/support/temp_folder.h"
 
 namespace sluice::bench {
@@ -248,6 +249,25 @@ TEST(AioFile, IsReplacedWithItsModeAndThroughALinkAndLeavesNothingElse) {
     ++files;
   }
   EXPECT_EQ(files, 2U);
+}
+
+TEST(AioFile, IsSyncedBeforeItTakesTheNameAndTheNameAfterwards) {
+  const test::TempFolder folder;
+  const std::string file = folder.write("run.yaml", "version: 1\n");
+  const test::FileCalls seen;
+  write_aio(file, kChoice);
+  const std::vector<test::FileCall> calls = seen.calls();
+  using Call = test::FileCall::Kind;
+  ASSERT_EQ(calls.size(), 4U);
+  EXPECT_EQ(calls[0].kind, Call::kChange);
+  EXPECT_EQ(calls[1].kind, Call::kSync);
+  EXPECT_EQ(calls[2].kind, Call::kRename);
+  EXPECT_EQ(calls[3].kind, Call::kSync);
+  EXPECT_NE(calls[0].path, file);
+  EXPECT_EQ(calls[1].path, calls[0].path);
+  EXPECT_EQ(calls[2].path, calls[0].path);
+  EXPECT_EQ(calls[2].renamed, file);
+  EXPECT_EQ(calls[3].path, folder.path());
 }
 
 TEST(AioFile, ThatIsRefusedIsNotTouched) {
