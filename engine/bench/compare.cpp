@@ -6,16 +6,10 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/bench/summary.h"
 
 namespace sluice::bench {
 namespace {
-
-/// The mean of the two in the middle when there is an even number.
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 template <class Of>
 double median_of(std::span<const Pair> pairs, Of of) {

@@ -234,6 +234,11 @@ Measured measured_by_fio(std::string_view output, const Point& point) {
   return measured;
 }
 
+void require_fio() {
+  const Folder own(std::filesystem::temp_directory_path());
+  run({"fio", "--version"}, own.path());
+}
+
 Measured run_fio(const FioJob& job, const std::string& folder) {
   std::vector<std::string> words = fio_arguments(job);
   words.insert(words.begin(), "fio");

@@ -38,6 +38,9 @@ std::vector<std::string> fio_arguments(const FioJob& job);
 /// Throws  kFormat when it is not that; kIo when fio says that a job failed
 Measured measured_by_fio(std::string_view output, const Point& point);
 
+/// Throws kEnv when fio is not installed.
+void require_fio();
+
 /// Runs it in a new folder in `folder`, which it removes. Buffers that cannot be registered are
 /// said aloud, and it runs without.
 ///

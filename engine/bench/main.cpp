@@ -30,6 +30,19 @@ void add_options(CLI::App& nvme, sluice::bench::NvmeArguments& arguments) {
   nvme.add_flag("--all", arguments.all, "print every point, not only the best");
   nvme.add_flag("--quiet", arguments.quiet, "print the results alone");
   nvme.add_option("--json", arguments.json, "also write all runs to this file");
+  sluice::bench::Uses& uses = arguments.uses;
+  nvme.add_option("--html", uses.html, "also write a page to this file: rates by block and depth");
+  nvme.add_flag("--compare-fio", uses.compare_fio,
+                "then the best point beside fio, in turn (scripts/install.sh fio)");
+  nvme.add_option("--write-config", uses.write_config,
+                  "put the best values into this run file, and leave the rest of it as it is");
+  nvme.add_option("--model", uses.model,
+                  "what a step of a model of so many parameters takes, as 8B");
+  nvme.add_option("--endurance", uses.endurance,
+                  "of the drive, as 600TB: how long --model lets it last");
+  nvme.add_option("--tflops", uses.tflops,
+                  "that the machine computes: how many tokens --model needs to hide the drive")
+      ->check(CLI::PositiveNumber);
 }
 
 /// A full disk is seen only when the last of what was printed is handed over.

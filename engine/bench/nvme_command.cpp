@@ -20,6 +20,7 @@
 #include "engine/bench/progress.h"
 #include "engine/bench/summary.h"
 #include "engine/bench/table.h"
+#include "engine/bench/uses.h"
 
 namespace sluice::bench {
 namespace {
@@ -196,6 +197,7 @@ DriveResult run_together(const std::vector<DriveResult>& alone, RunOptions optio
 int nvme(const NvmeArguments& arguments) {
   const RunOptions options = options_of(arguments);
   require_writable(arguments.json);
+  check(arguments.uses);
   std::vector<Place> places = places_of(arguments);
   std::vector<RunOptions> options_by_place;
   for (const Place& place : places) {
@@ -214,8 +216,7 @@ int nvme(const NvmeArguments& arguments) {
     output.ended(results.back());
   }
   write_json(arguments.json, results);
-  // [Note: What comes after the measuring] --html, --compare-fio, --write-config and --model take
-  // `results` here; their options stand beside --json in main.cpp.
+  if (stop_signal() == 0) make_use(arguments.uses, results, options, output.progress());
   return stop_signal() == 0 ? 0 : 128 + stop_signal();
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/bench/uses.h"
+
 namespace sluice::bench {
 
 enum class Effort : std::uint8_t { kQuick, kUsual, kFull };
@@ -16,6 +18,7 @@ struct NvmeArguments {
   std::string file_size, max_write;  ///< with units; empty: as the effort says
   double seconds = 0;                ///< for each drive; 0: as the effort says
   std::string json;                  ///< a file; empty: none
+  Uses uses;
 };
 
 /// Returns the exit code: 0 only when all that was read was what had been written, 128 + n when
