@@ -216,7 +216,8 @@ int nvme(const NvmeArguments& arguments) {
   write_json(arguments.json, results);
   // [Note: What comes after the measuring] --html, --compare-fio, --write-config and --model take
   // `results` here; their options stand beside --json in main.cpp.
-  return stop_signal() == 0 ? 0 : 128 + stop_signal();
+  if (stop_signal() != 0) return 128 + stop_signal();
+  return std::ranges::all_of(results, &DriveResult::whole) ? 0 : exit_code(Errc::kLogic);
 }
 
 }  // namespace sluice::bench
