@@ -33,6 +33,7 @@ train::Job job_of(const config::Config& config, const std::string& folder) {
   job.data = config.data;
   job.train = config.train;
   job.eval = config.eval;
+  job.limits = config.limits;
   job.profile = config.profile;
   job.optimizer = config.optimizer;
   job.scheduler = config.scheduler;

@@ -79,7 +79,6 @@ class DriveRun {
     if (!stopped() && options_.steady_written > 0) write_until_flat();
     if (!stopped()) verify();
     result_.written += bench_->written();
-    result_.whole = !stopped();
     progress_.clear();
     return std::move(result_);
   }
@@ -161,7 +160,9 @@ class DriveRun {
   void verify() {
     progress_.begin(result_.name + ": comparing all of it",
                     static_cast<double>(bench_->target().bytes()) / rate_);
-    result_.verified += bench_->verify(plain(result_.means, request_));
+    const Bytes compared = bench_->verify(plain(result_.means, request_));
+    result_.verified += compared;
+    result_.whole = compared == bench_->target().bytes();
   }
 
   const MakeTarget& make_target_;

@@ -217,7 +217,8 @@ int nvme(const NvmeArguments& arguments) {
   }
   write_json(arguments.json, results);
   if (stop_signal() == 0) make_use(arguments.uses, results, options, output.progress());
-  return stop_signal() == 0 ? 0 : 128 + stop_signal();
+  if (stop_signal() != 0) return 128 + stop_signal();
+  return std::ranges::all_of(results, &DriveResult::whole) ? 0 : exit_code(Errc::kLogic);
 }
 
 }  // namespace sluice::bench

@@ -18,7 +18,8 @@ namespace {
 constexpr double kCoarse = 0.55, kFiner = 0.15, kFinals = 0.3;
 
 constexpr double kShortestBox = 0.3, kLongestBox = 10;  // seconds
-constexpr double kGoodBox = 0.8;  // from here on more repetitions are worth more than more time
+constexpr double kGoodBox = 0.8;   // from here on more repetitions are worth more than more time
+constexpr double kFinalBox = 1.5;  // rather than more, another finalist
 constexpr int kMostRepetitions = 3;
 constexpr int kFinerRepetitions = 2;
 constexpr int kFinalRepetitions = 3;
@@ -102,7 +103,8 @@ std::vector<Traffic> by_worth(std::vector<Traffic> traffics) {
   return traffics;
 }
 
-/// The two fastest of what decides, the fastest of each other kind, then those of each engine.
+/// Of what decides the best of each engine, since a single run of an engine says little; the
+/// fastest of each other kind; then the next ones, and the other engines.
 std::vector<Point> finalists(const std::vector<Summary>& so_far,
                              const std::vector<Traffic>& traffics) {
   Wanted wanted;
@@ -111,7 +113,7 @@ std::vector<Point> finalists(const std::vector<Summary>& so_far,
     for (std::size_t i = 0; i < std::min(n, best.size()); ++i) wanted.add(best[i].point);
   };
   const std::vector<Traffic> kinds = by_worth(traffics);
-  take(kinds.front(), 2);
+  for (const Point& point : best_of_engines(so_far, kinds.front())) wanted.add(point);
   for (const Traffic traffic : kinds) take(traffic, 1);
   take(kinds.front(), 3);
   for (const Traffic traffic : kinds) {
@@ -283,10 +285,10 @@ std::vector<Turn> Sweep::finer(const std::vector<Summary>& so_far) const {
 
 std::vector<Turn> Sweep::finals(const std::vector<Summary>& so_far) const {
   const Stage stage = this->stage(kFinals);
+  const double least_s = std::max(grid_.box_s, std::min(2 * grid_.box_s, kFinalBox));
   std::vector<Point> points = finalists(so_far, terms_.traffics);
-  while (points.size() > 2 &&
-         (kFinalRepetitions * cost_s(points, 2 * grid_.box_s) > stage.seconds ||
-          kFinalRepetitions * least_written(points) > stage.most_written)) {
+  while (points.size() > 2 && (kFinalRepetitions * cost_s(points, least_s) > stage.seconds ||
+                               kFinalRepetitions * least_written(points) > stage.most_written)) {
     points.pop_back();
   }
   if (points.empty()) return {};

@@ -78,6 +78,7 @@ struct Config {
   memory::Options tiers;
   nvme::Options aio;
   cpu_adam::Options cpu_adam;
+  train::LimitOptions limits;
   CheckpointOptions checkpoint;
   LoggingOptions logging;
   train::ProfileOptions profile;

@@ -87,11 +87,19 @@ std::vector<Field> aio_fields() {
   };
 }
 
+std::vector<Field> limit_fields() {
+  return {key("limits.max_write_total", or_null(size(1_B, kMostBytes, 1_B)),
+              "The most that a run may write to the nvme tier, which wears drives. It ends before "
+              "the step that would write more, with its weights; null is no limit",
+              &Config::limits, &train::LimitOptions::max_write_total)};
+}
+
 }  // namespace
 
 std::vector<Field> storage_fields() {
   std::vector<Field> all = tier_fields();
   std::ranges::move(aio_fields(), std::back_inserter(all));
+  std::ranges::move(limit_fields(), std::back_inserter(all));
   return all;
 }
 

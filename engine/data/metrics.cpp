@@ -60,6 +60,7 @@ std::string to_json(const StepRecord& record) {
       {"gpu_bytes", record.gpu_bytes},
       {"nvme_read_bytes", record.nvme_read_bytes},
       {"nvme_write_bytes", record.nvme_write_bytes},
+      {"nvme_write_total", record.nvme_write_total},
   };
   for (const LaneShare& lane : record.lanes) {
     auto& to = json["lanes"][lane.lane];

@@ -40,6 +40,7 @@ struct StepRecord {
   Bytes gpu_bytes = 0;
   Bytes nvme_read_bytes = 0;
   Bytes nvme_write_bytes = 0;
+  Bytes nvme_write_total = 0;  ///< since the run began: what drives wear by
   // At the last step of the run only:
   std::vector<MemoryUse> memory;
   Bytes resident_peak = 0;  ///< of the process, as the system counts it; 0 = not known

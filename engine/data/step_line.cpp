@@ -68,13 +68,22 @@ std::string memory(Bytes used, Bytes limit) {
                      number(limit), last);
 }
 
-std::string drives(Bytes read, Bytes written, double in_seconds) {
+/// In the units of drives' data sheets.
+std::string worn_by(Bytes total) {
+  static constexpr Unit kUnits[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}};
+  if (total == 0) return {};
+  const auto n = static_cast<double>(total);
+  const Unit unit = unit_of(n, kUnits);
+  return fmt::format(", {} {} written", short_number(n / unit.size), unit.name);
+}
+
+std::string drives(Bytes read, Bytes written, double in_seconds, Bytes total) {
   static constexpr Unit kUnits[] = {{"GB/s", 1e9}, {"MB/s", 1e6}, {"kB/s", 1e3}};
   const double r = static_cast<double>(read) / in_seconds;
   const double w = static_cast<double>(written) / in_seconds;
   const Unit unit = unit_of(std::max(r, w), kUnits);
-  return fmt::format("nvme r {} w {} {}", short_number(r / unit.size), short_number(w / unit.size),
-                     unit.name);
+  return fmt::format("nvme r {} w {} {}{}", short_number(r / unit.size),
+                     short_number(w / unit.size), unit.name, worn_by(total));
 }
 
 /// Two units at most: 2d04h, 14h12m, 3m05s, 12s.
@@ -114,7 +123,8 @@ std::string step_line(const StepRecord& record) {
   if (record.seconds > 0) add(rate(record.tokens, record.seconds));
   add(memory(record.cpu_bytes, record.cpu_limit));
   if (record.seconds > 0 && record.nvme_read_bytes + record.nvme_write_bytes > 0) {
-    add(drives(record.nvme_read_bytes, record.nvme_write_bytes, record.seconds));
+    add(drives(record.nvme_read_bytes, record.nvme_write_bytes, record.seconds,
+               record.nvme_write_total));
   }
   if (!record.bound.empty()) add(bound_part(record));
   if (const std::string eta = eta_part(record); !eta.empty()) add(eta);

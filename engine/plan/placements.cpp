@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <utility>
 
 #include "engine/plan/draft.h"
@@ -45,14 +44,12 @@ std::vector<Setup> alternatives(const Setup& setup) {
 }
 
 /// Bytes that one step moves between tiers.
-double traffic(const Plan& draft) {
+Bytes traffic(const Plan& draft) {
   using schedule::LaneKind;
-  double bytes = 0;
-  for (const prefetch::Op& op : draft.programs.step->ops()) {
-    for (const LaneKind lane : {LaneKind::kHostToDevice, LaneKind::kDeviceToHost,
-                                LaneKind::kNvmeRead, LaneKind::kNvmeWrite}) {
-      if (op.lane == schedule::lane_of(lane)) bytes += op.cost.bytes;
-    }
+  Bytes bytes = 0;
+  for (const LaneKind lane : {LaneKind::kHostToDevice, LaneKind::kDeviceToHost, LaneKind::kNvmeRead,
+                              LaneKind::kNvmeWrite}) {
+    bytes += moved(*draft.programs.step, lane);
   }
   return bytes;
 }
@@ -73,7 +70,7 @@ std::vector<Setup> cuts_of(const Setup& setup, std::int64_t evaluation_batches) 
 
 Search search(const Plan& draft, std::int64_t evaluation_batches, Budget& budget) {
   Search found{std::nullopt, draft};
-  double least = std::numeric_limits<double>::infinity();
+  Bytes least = kEndless;
   for (const Setup& other : alternatives(draft.setup)) {
     for (const Setup& cut : cuts_of(other, evaluation_batches)) {
       auto plan = write_draft(cut, evaluation_batches, budget);
@@ -85,9 +82,9 @@ Search search(const Plan& draft, std::int64_t evaluation_batches, Budget& budget
       const Bytes lacking = missing(*plan, draft.limits);
       if (lacking < missing(found.nearest, draft.limits)) found.nearest = *plan;
       if (lacking > 0) continue;
-      const double moved = traffic(*plan);
-      if (moved < least) {
-        least = moved;
+      const Bytes bytes = traffic(*plan);
+      if (bytes < least) {
+        least = bytes;
         found.fitting = std::move(plan);
       }
       break;

@@ -107,6 +107,14 @@ Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation
   return plan;
 }
 
+Bytes moved(const prefetch::Program& program, schedule::LaneKind lane) {
+  double bytes = 0;
+  for (const prefetch::Op& op : program.ops()) {
+    if (op.lane == schedule::lane_of(lane)) bytes += op.cost.bytes;
+  }
+  return static_cast<Bytes>(bytes);
+}
+
 std::optional<double> step_seconds(const Plan& plan, const prefetch::CostModel& cost) {
   Slots slots;
   for (const prefetch::Pool& pool : plan.catalog.pools) slots.push_back(pool.slots);

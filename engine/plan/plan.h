@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "engine/schedule/catalog.h"
+#include "engine/schedule/ops.h"
 #include "engine/schedule/programs.h"
 #include "engine/schedule/setup.h"
 #include "prefetch/cost_model.h"
@@ -94,6 +95,9 @@ inline constexpr std::uint64_t kPlanningWork = 50'000'000;
 /// Throws  as require_minimum()
 Plan make_plan(const schedule::Setup& setup, const Limits& limits, std::int64_t evaluation_batches,
                const prefetch::CostModel& cost, std::uint64_t most_work = kPlanningWork);
+
+/// Bytes that a program moves on a lane, when it skips nothing.
+Bytes moved(const prefetch::Program& program, schedule::LaneKind lane);
 
 /// Seconds of the plan's steady step on other costs. nullopt: the step is too long for one more
 /// look.

@@ -43,6 +43,7 @@ struct Job {
   data::DataOptions data;
   TrainOptions train;
   EvalOptions eval;
+  LimitOptions limits;
   ProfileOptions profile;
   OptimizerOptions optimizer;
   data::SchedulerOptions scheduler;

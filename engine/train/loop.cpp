@@ -30,14 +30,20 @@ class Session::Loop {
     if (const auto& steps = s_.job_.profile.steps) {
       const auto path = std::filesystem::path(s_.job_.folder) / "trace.json";
       profile_.emplace(*steps, path.string(), s_.plan_.lanes, s_.plan_.catalog.pools);
-      if (steps->first > s_.steps_) {
+      if (steps->first > last_step_) {
         log::warning(fmt::format("profile.steps begins with step {}, the run has {}: no trace.json",
-                                 steps->first, s_.steps_));
+                                 steps->first, last_step_));
       }
     }
   }
 
   Outcome run() {
+    if (last_step_ < s_.steps_) {
+      log::warning(
+          fmt::format("limits.max_write_total: {} are as much as {} of {} steps write to "
+                      "the nvme tier; the run ends there, with its weights",
+                      format_bytes(*s_.job_.limits.max_write_total), last_step_, s_.steps_));
+    }
     append(s_.plan_.programs.init, {});
     settle(0);  // the clock of the first step starts when the weights stand
     const bool all = append_steps();
@@ -55,7 +61,7 @@ class Session::Loop {
  private:
   /// False: stopped before the last.
   bool append_steps() {
-    for (std::int64_t step = 0; step < s_.steps_; ++step) {
+    for (std::int64_t step = 0; step < last_step_; ++step) {
       if (!append(s_.plan_.programs.step, {Tag::Kind::kStep, step})) return false;
       if (evaluates(step) &&
           !append(s_.plan_.programs.evaluation, {Tag::Kind::kEvaluation, step})) {
@@ -70,7 +76,7 @@ class Session::Loop {
   bool evaluates(std::int64_t step) const {
     if (!s_.plan_.programs.evaluation) return false;
     const std::int64_t every = s_.job_.eval.every;
-    return step + 1 == s_.steps_ || (every > 0 && (step + 1) % every == 0);
+    return step + 1 == last_step_ || (every > 0 && (step + 1) % every == 0);
   }
 
   void print_lanes() const {
@@ -138,6 +144,7 @@ class Session::Loop {
     record.nvme_write_bytes = a_.conductor.nvme_written() - written_;
     read_ += record.nvme_read_bytes;
     written_ += record.nvme_write_bytes;
+    record.nvme_write_total = written_;
     last_ = finished;
     finished_steps_ = record.step;
     if (record.step <= kUnusualSteps) usual_from_ = finished.lanes;
@@ -154,12 +161,12 @@ class Session::Loop {
     }
     const auto& program = evaluation ? s_.plan_.programs.evaluation : s_.plan_.programs.step;
     profile_->collect(step, finished.instance, *program, *a_.trace);
-    const bool last = step == std::min(s_.job_.profile.steps->last, s_.steps_);
+    const bool last = step == std::min(s_.job_.profile.steps->last, last_step_);
     if (last && evaluation == evaluates(tag.step)) profile_->write();
   }
 
   void report() {
-    if (pending_->step == s_.steps_ || stopping()) {
+    if (pending_->step == last_step_ || stopping()) {
       a_.note_workspace();
       for (const memory::Ledger::Entry& entry : a_.ledger.entries()) {
         pending_->memory.push_back({std::string(name_of(entry.tier)),
@@ -179,6 +186,7 @@ class Session::Loop {
 
   Session& s_;
   Assembly& a_;
+  const std::int64_t last_step_ = s_.last_step();
   const Account account_{s_.plan_.lanes, s_.plan_.catalog.pools};
   std::optional<Profile> profile_;
   std::int64_t finished_steps_ = 0;

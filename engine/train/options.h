@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "engine/base/units.h"
+
 namespace sluice::train {
 
 enum class Execution : std::uint8_t {
@@ -39,6 +41,10 @@ struct OptimizerOptions {
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
   double weight_decay = 0.1;  ///< on tensors of two or more dimensions
+};
+
+struct LimitOptions {
+  std::optional<Bytes> max_write_total;  ///< to the nvme tier, by the run; nullopt = no limit
 };
 
 /// Steps of a run, counted from 1, both ends included.

@@ -139,6 +139,10 @@ Session::Session(const Job& job)
                           plan::cost_model(without_checks(machine_does.rates), lanes));
   setup_ = plan_.setup;
   if (setup_.uses_nvme()) choose_verify(machine_does.rates);
+  SLUICE_CHECK(steps_ == 0 || last_step() > 0, kConfig,
+               fmt::format("limits.max_write_total: the first values and one step write more to "
+                           "the nvme tier than {}; raise it",
+                           format_bytes(*job_.limits.max_write_total)));
   check_disks(plan_.planned[index(prefetch::Tier::kNvme)]);
 }
 
@@ -198,6 +202,21 @@ std::int64_t Session::evaluation_batches() const {
 
 std::int64_t Session::evaluation_samples() const {
   return evaluation_batches() * setup_.micro_batch_size;
+}
+
+/// Of those that the drives may be written by. Evaluations write block inputs where those are
+/// there: each step is taken for one that is evaluated.
+std::int64_t Session::last_step() const {
+  if (!job_.limits.max_write_total) return steps_;
+  const auto written = [](const auto& program) {
+    return program ? plan::moved(*program, schedule::LaneKind::kNvmeWrite) : 0;
+  };
+  const plan::Programs& programs = plan_.programs;
+  const Bytes left =
+      *job_.limits.max_write_total - std::min(*job_.limits.max_write_total, written(programs.init));
+  const Bytes each = written(programs.step) + written(programs.evaluation);
+  if (each == 0) return steps_;
+  return std::min(steps_, static_cast<std::int64_t>(left / each));
 }
 
 std::string Session::report() const {

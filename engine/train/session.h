@@ -48,6 +48,7 @@ class Session {
   struct Assembly;
   class Loop;
   std::int64_t evaluation_batches() const;
+  std::int64_t last_step() const;
   void choose_verify(const plan::Rates& rates);
   void check_disks(Bytes stored) const;  // the same, and what else the run writes
 

@@ -62,6 +62,9 @@ TEST(Place, TwoOfOneFilesystemAreOneDrive) {
   const test::TempFolder a, b;
   const Place first = place_of(a.path(), AllowRam::kYes);
   EXPECT_TRUE(one_drive(first, place_of(b.path(), AllowRam::kYes)));
+  Place unknown = first;
+  unknown.device.drives.clear();
+  EXPECT_TRUE(one_drive(first, unknown));
   Place other = first;
   other.on.device += 1;
   other.device.drives = {"another"};

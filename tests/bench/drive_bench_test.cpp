@@ -157,7 +157,7 @@ TEST_F(DriveBenchTest, WritesNoMoreThanTheBoxAllows) {
 TEST_F(DriveBenchTest, ASignalEndsAPointWithoutAResult) {
   fill();
   stop_ = 15;
-  EXPECT_EQ(bench_->measure(point(Traffic::kMixed), {60, 1024_GiB}), std::nullopt);
+  EXPECT_EQ(bench_->measure(point(Traffic::kMixed), {86400, 1024_GiB}), std::nullopt);
   EXPECT_LT(bench_->verify(point(Traffic::kRead)), kLine);
 }
 

@@ -40,6 +40,7 @@ TEST_F(PatternTest, AnyFlippedBitIsFoundWithItsPlace) {
 }
 
 TEST_F(PatternTest, BytesOfAnotherPlaceAreWrong) {
+  pattern_.stamp(memory(), kPeriod);
   pattern_.stamp(memory(), 0);
   EXPECT_EQ(pattern_.first_wrong(memory(), kPeriod), kPeriod);
 }

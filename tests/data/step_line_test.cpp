@@ -61,6 +61,8 @@ TEST(StepLine, EveryPartInItsForms) {
       {"| cpu 49/64 GiB | bound", "nvme r",
        [](auto& r) { r.nvme_read_bytes = r.nvme_write_bytes = 0; }},
       {"| nvme r 0.0 w 4.8 GB/s |", nullptr, [](auto& r) { r.nvme_read_bytes = 0; }},
+      {"| nvme r 6.4 w 4.8 GB/s, 33 TB written |", nullptr,
+       [](auto& r) { r.nvme_write_total = 33'400'000'000'000; }},
       {"| nvme r 12 w 4.8 GB/s |", nullptr, [](auto& r) { r.nvme_read_bytes *= 1.9; }},
       {"| nvme r 0.4 w 2.1 MB/s |", nullptr,
        [](auto& r) { r.nvme_read_bytes = 23'320'000, r.nvme_write_bytes = 122'430'000; }},

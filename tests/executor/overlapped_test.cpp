@@ -231,7 +231,8 @@ TEST_F(Overlapped, OfTwoErrorsTheFirstIsTold) {
     run->wait(0);
     ADD_FAILURE() << "there was no error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "the first");
+    EXPECT_THAT(error.what(),
+                ::testing::StartsWith("the first\n  in the op 'work' of the program"));
   }
 }
 

@@ -234,6 +234,42 @@ TEST_P(DriveFaults, ShortInterruptedAndLateTransfersDoNotShow) {
   EXPECT_GT(counts.interrupts, 20U);
 }
 
+/// First values and three steps of five: each writes the state once.
+TEST(WriteLimit, EndsTheRunBeforeTheStepThatWouldPassItWithWeights) {
+  const TempFolder folder;
+  Job job = nvme_job(folder, Execution::kOverlapped);
+  job.train.steps = 5;
+  job.scheduler.type = data::SchedulerType::kCosine;
+  std::vector<data::StepRecord> records;
+  job.on_step = [&](const data::StepRecord& record) { records.push_back(record); };
+  run(job);
+  ASSERT_EQ(records.size(), 5U);
+  const Bytes state = records.back().nvme_write_bytes;
+  EXPECT_EQ(records.back().nvme_write_total, 6 * state);
+  const std::vector<data::StepRecord> whole = std::exchange(records, {});
+  const auto run_with = [&](Bytes most) {
+    records.clear();
+    fs::remove_all(job.folder);
+    job.limits.max_write_total = most;
+    return ending_of([&] { run(job); });
+  };
+  for (const Bytes most : {4 * state, 5 * state - 1}) {
+    EXPECT_EQ(run_with(most).code, std::nullopt);
+    ASSERT_EQ(records.size(), 3U);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(records[i].loss, whole[i].loss);
+      EXPECT_EQ(records[i].lr, whole[i].lr);  // the schedule is that of five steps
+    }
+    EXPECT_FALSE(records.back().memory.empty());
+    EXPECT_TRUE(fs::exists(fs::path(job.folder) / "final" / "model.safetensors"));
+  }
+  run_with(6 * state);
+  EXPECT_EQ(records.size(), 5U);
+  const Ending refused = run_with(2 * state - 1);
+  EXPECT_EQ(refused.code, Errc::kConfig);
+  EXPECT_THAT(refused.message, HasSubstr("limits.max_write_total"));
+}
+
 /// The simulator knows what a check costs; the run file may still say what it wants.
 TEST(Verify, AutoChecksWhereTheStepHasTimeForIt) {
   const TempFolder folder;
