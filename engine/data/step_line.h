@@ -9,7 +9,7 @@
 namespace sluice::data {
 
 /// step 120/1000 | loss 2.1834 | gnorm 0.91 | lr 2.0e-05 | 58.3 s | 1,124 tok/s | cpu 49/64 GiB |
-/// nvme r 6.4 w 4.8 GB/s | bound nvme-write 92% | eta 14h12m
+/// nvme r 6.4 w 4.8 GB/s, 33 TB written | bound nvme-write 92% | eta 14h12m
 ///
 /// Parts that say nothing are left out: nvme when no byte moved, bound without a lane, eta without
 /// a mean step time and at the last step. After the loss of a step with an evaluation stands

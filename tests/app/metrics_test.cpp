@@ -129,6 +129,7 @@ TEST_F(Metrics, EachStepMovesTheStateThroughNvmeOnce) {
         EXPECT_THAT(bytes, Each(kStateBytes)) << key;
       }
     }
+    EXPECT_EQ(column(records, "nvme_write_total").back(), (1 + kSteps) * kStateBytes);
   }
   const Records none = run("none", "zero_optimization.offload_optimizer.device=cpu");
   EXPECT_THAT(column(none, "nvme_read_bytes"), Each(0));

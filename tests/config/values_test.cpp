@@ -19,8 +19,8 @@ INSTANTIATE_TEST_SUITE_P(
     Keys, Refused,
     testing::Values(
         Case{"UnknownTopLevelKey",
-             "limits: {max_time: 1h}",
-             "run.yaml:2:1 limits: unknown key;",
+             "watchdog: {step: 1h}",
+             "run.yaml:2:1 watchdog: unknown key;",
              {"zero_optimization"}},
         Case{"UnknownKeyIsSpelledAlmostRight",
              "zero_optimization:\n  offload_optimiser: {device: cpu}",
