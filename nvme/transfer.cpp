@@ -129,27 +129,34 @@ Error overdue(const Piece& piece, std::chrono::seconds timeout, std::size_t in_f
 
 void Backlog::push(std::shared_ptr<Job> job) {
   const Op op = job->op();
-  jobs(op).push_back(std::move(job));
+  lines_[static_cast<std::size_t>(op)].jobs.push_back(std::move(job));
 }
 
 /// One whose piece failed since it took its turn has none left.
 bool Backlog::has(Op op) {
-  while (!jobs(op).empty() && !jobs(op).front()->has_next()) jobs(op).pop_front();
-  return !jobs(op).empty();
+  Line& line = lines_[static_cast<std::size_t>(op)];
+  while (!line.jobs.empty() && !line.jobs.front()->has_next()) {
+    line.jobs.pop_front();
+    line.taken = 0;
+  }
+  return !line.jobs.empty();
 }
 
 Piece Backlog::take(Op op) {
+  Line& line = lines_[static_cast<std::size_t>(op)];
   Piece piece;
-  piece.job = std::move(jobs(op).front());
-  jobs(op).pop_front();
+  piece.job = line.jobs.front();
   piece.rest = piece.job->next();
-  if (piece.job->has_next()) jobs(op).push_back(piece.job);
+  if (++line.taken < kTurn && piece.job->has_next()) return piece;
+  line.taken = 0;
+  line.jobs.pop_front();
+  if (piece.job->has_next()) line.jobs.push_back(piece.job);
   return piece;
 }
 
 void Backlog::abandon(const std::exception_ptr& error) {
-  for (auto& of_one_kind : jobs_) {
-    for (const auto& job : std::exchange(of_one_kind, {})) job->abandon(error);
+  for (Line& line : lines_) {
+    for (const auto& job : std::exchange(line, {}).jobs) job->abandon(error);
   }
 }
 

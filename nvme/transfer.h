@@ -83,7 +83,8 @@ inline constexpr std::chrono::milliseconds kLook{250};
 Error overdue(const Piece& piece, std::chrono::seconds timeout, std::size_t in_flight);
 
 /// The jobs that still have pieces to issue. Reads and writes apart; those of one kind take turns,
-/// a piece each, so that a short one is not kept waiting by a long one.
+/// so that a short one is not kept waiting by a long one. A turn is several pieces: drives are
+/// faster at what lies one behind the other.
 class Backlog {
  public:
   void push(std::shared_ptr<Job> job);
@@ -94,8 +95,12 @@ class Backlog {
   void abandon(const std::exception_ptr& error);
 
  private:
-  std::deque<std::shared_ptr<Job>>& jobs(Op op) { return jobs_[static_cast<std::size_t>(op)]; }
-  std::array<std::deque<std::shared_ptr<Job>>, 2> jobs_;  // by Op
+  static constexpr unsigned kTurn = 8;
+  struct Line {
+    std::deque<std::shared_ptr<Job>> jobs;
+    unsigned taken = 0;  // pieces of the first one's turn
+  };
+  std::array<Line, 2> lines_;  // by Op
 };
 
 }  // namespace sluice::nvme

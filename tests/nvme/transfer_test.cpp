@@ -146,16 +146,32 @@ class BacklogTest : public testing::Test {
 
   test::TempFolder folder_;
   File file_ = File::open(folder_ / "file", Access::kCreateNew, Caching::kPageCache);
-  Buffer memory_{64_KiB};
+  Buffer memory_{512_KiB};
   Backlog backlog_;
 };
 
+/// A turn is eight pieces, or what is left.
 TEST_F(BacklogTest, JobsOfAKindTakeTurns) {
-  backlog_.push(job(Op::kWrite, 0, 64_KiB));
+  backlog_.push(job(Op::kWrite, 0, 20 * 16_KiB));
   EXPECT_THAT(taken(Op::kWrite, 2), testing::ElementsAre(0U, 16_KiB));
   backlog_.push(job(Op::kWrite, 1_MiB, 32_KiB));
-  EXPECT_THAT(taken(Op::kWrite, 9), testing::ElementsAre(32_KiB, 1_MiB, 48_KiB, 1_MiB + 16_KiB));
+  std::vector<Bytes> expected;
+  for (Bytes i = 2; i < 8; ++i) expected.push_back(i * 16_KiB);
+  expected.insert(expected.end(), {1_MiB, 1_MiB + 16_KiB});
+  for (Bytes i = 8; i < 20; ++i) expected.push_back(i * 16_KiB);
+  EXPECT_EQ(taken(Op::kWrite, 99), expected);
   EXPECT_TRUE(backlog_.empty());
+}
+
+TEST_F(BacklogTest, ATurnIsNotShortenedByTheOneBefore) {
+  backlog_.push(job(Op::kRead, 0, 3 * 16_KiB));
+  backlog_.push(job(Op::kRead, 1_MiB, 9 * 16_KiB));
+  backlog_.push(job(Op::kRead, 2_MiB, 16_KiB));
+  const std::vector<Bytes> all = taken(Op::kRead, 99);
+  ASSERT_EQ(all.size(), 13U);
+  EXPECT_EQ(all[10], 1_MiB + 7 * 16_KiB);
+  EXPECT_EQ(all[11], 2_MiB);
+  EXPECT_EQ(all[12], 1_MiB + 8 * 16_KiB);
 }
 
 TEST_F(BacklogTest, ReadsAndWritesAreApart) {
