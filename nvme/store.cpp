@@ -208,7 +208,7 @@ Extent Store::allocate(Bytes n) {
 
 Ticket Store::read(const Extent& extent, Bytes offset, std::span<std::byte> dst,
                    const std::shared_ptr<void>& keep) {
-  const Ticket arrived = transfer(Op::kRead, extent, offset, dst, keep);
+  Ticket arrived = transfer(Op::kRead, extent, offset, dst, keep);
   if (!sums_) return arrived;
   return arrived.then([this, begin = extent.begin + offset, dst, keep] { check_sums(begin, dst); });
 }

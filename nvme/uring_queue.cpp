@@ -217,7 +217,7 @@ std::unique_ptr<IoQueue> make_uring_queue(const Options& options,
 }
 
 std::string why_no_uring(int error, int disabled) {
-  const std::string what = "io_uring is not available: " + text_of_errno(error);
+  std::string what = "io_uring is not available: " + text_of_errno(error);
   if (error == EPERM && disabled != 0) {
     return fmt::format(
         "{}: kernel.io_uring_disabled is {}; `sysctl -w kernel.io_uring_disabled=0` "
