@@ -1,4 +1,5 @@
 /// The program as a user runs it, on a folder of its own and with little.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -101,6 +102,34 @@ TEST_F(CommandTest, SteadyWritesOnUntilItsLimit) {
   EXPECT_EQ(ending.code, 0) << ending.said;
   EXPECT_TRUE(json().at("context").at("targets")[0].contains("steady"));
   EXPECT_LE(json().at("context").at("targets")[0].at("written_bytes"), 4LL << 30);
+}
+
+/// The page, the run file and the answer are of the same winner.
+TEST_F(CommandTest, WhatWasFoundIsPutToUse) {
+  folder_.write("run.yaml", "# mine\nversion: 1\naio: {queue_depth: 3}  # kept\n");
+  const Ending ending = shell(
+      "$bench nvme drive $tiny --json out.json --html page.html --write-config run.yaml "
+      "--model 8B --endurance 600TB --tflops 80");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  const auto winner = json().at("context").at("targets")[0].at("winner");
+  const std::string file = folder_.read("run.yaml");
+  EXPECT_THAT(file,
+              AllOf(testing::StartsWith("# mine\nversion: 1\n"), HasSubstr("# kept"),
+                    HasSubstr("engine: " + winner.at("engine").get<std::string>()),
+                    HasSubstr(fmt::format("queue_depth: {}", winner.at("depth").get<int>()))));
+  const std::string page = folder_.read("page.html");
+  EXPECT_THAT(page, AllOf(testing::StartsWith("<!doctype html>"), HasSubstr("mixed")));
+  EXPECT_THAT(ending.said,
+              AllOf(HasSubstr("8B parameters"), HasSubstr("96 GB read and 96 GB written each step"),
+                    HasSubstr("at 80 TFLOP/s"), HasSubstr("600 TB of writes are used up after")));
+}
+
+TEST_F(CommandTest, WhatCannotBePutToUseIsRefusedBeforeAnythingIsMeasured) {
+  expect_refused("drive --allow-ram --model big", kConfig, "is not the size of a model");
+  expect_refused("drive --allow-ram --model 8B --endurance 5", kConfig, "write the TBW");
+  expect_refused("drive --allow-ram --endurance 600TB", kConfig, "add --model 8B");
+  expect_refused("drive --allow-ram --write-config none.yaml", kConfig, "name a run file");
+  expect_refused("drive --allow-ram --html nowhere/page.html", kIo, "name another file");
 }
 
 TEST_F(CommandTest, TwoPathsOnOneDriveAreMeasuredOnce) {
