@@ -143,11 +143,11 @@ void add_notes(Place& place) {
 Place place_of(const std::string& path, nvme::AllowRam allow_ram) {
   Place place;
   std::error_code error;
-  place.folder = fs::weakly_canonical(nvme::nearest_existing(path), error).string();
-  require_folder(place.folder);
-  if (!fs::exists(path, error)) {
-    place.notes.push_back(fmt::format("{} does not exist; measured in {}", path, place.folder));
-  }
+  require_folder(nvme::nearest_existing(path));
+  // Its parent may be on another drive, which much would be written to.
+  SLUICE_CHECK(fs::exists(path, error), kConfig,
+               fmt::format("{} does not exist; make it, or name a folder that is there", path));
+  place.folder = fs::weakly_canonical(path, error).string();
   place.on = nvme::filesystem_of(place.folder);
   SLUICE_CHECK(
       place.on.medium != nvme::Medium::kRam || allow_ram == nvme::AllowRam::kYes, kConfig,

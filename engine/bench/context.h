@@ -18,7 +18,7 @@ namespace sluice::bench {
 
 /// A folder that can be measured.
 struct Place {
-  std::string folder;  ///< what was asked for, or its nearest parent that exists
+  std::string folder;  ///< as it is named without links
   nvme::Filesystem on;
   Device device;
   std::vector<std::string> notes;  ///< what the user should know, a line each

@@ -49,8 +49,10 @@ void add_options(CLI::App& nvme, sluice::bench::NvmeArguments& arguments) {
 void require_printed() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  throw sluice::Error(sluice::Errc::kIo, fmt::format("the standard output cannot be written: {}",
-                                                     std::generic_category().message(errno)));
+  // What was printed before may have failed already: then nobody knows why any more.
+  throw sluice::Error(sluice::Errc::kIo,
+                      fmt::format("the standard output cannot be written{}",
+                                  errno == 0 ? "" : ": " + std::generic_category().message(errno)));
 }
 
 int run(int argc, char** argv) {

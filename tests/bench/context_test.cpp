@@ -18,11 +18,10 @@ using test::expect_error;
 using testing::Contains;
 using testing::HasSubstr;
 
-TEST(Place, OfAFolderThatIsNotThereIsItsParentAndSaysSo) {
+TEST(Place, ThatIsNotThereIsRefused) {
   const test::TempFolder folder;
-  const Place place = place_of(folder / "not/yet", AllowRam::kYes);
-  EXPECT_EQ(place.folder, std::filesystem::canonical(folder.path()));
-  EXPECT_THAT(place.notes, Contains(HasSubstr("not/yet does not exist")));
+  expect_error(Errc::kConfig, {"not/yet does not exist", "make it"},
+               [&] { place_of(folder / "not/yet", AllowRam::kYes); });
   EXPECT_TRUE(folder.empty());
 }
 
