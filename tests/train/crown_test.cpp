@@ -169,8 +169,9 @@ void expect_sweep(const CrownRow& row, const Observed& seen) {
   }
   std::int64_t fetches = 0;
   for (const prefetch::Op& op : seen.plan.programs.step->ops()) {
-    const bool layer = setup.model->segments[static_cast<std::size_t>(op.where.segment)].layer == 0;
-    if (layer && schedule::id_of(op) == OpId::kFetchWeights) ++fetches;
+    if (schedule::id_of(op) != OpId::kFetchWeights) continue;
+    const auto segment = static_cast<std::size_t>(op.where.segment);
+    if (setup.model->segments[segment].layer == 0) ++fetches;
   }
   const std::int64_t passes = (setup.micro_batches + setup.sweep - 1) / setup.sweep;
   EXPECT_EQ(fetches, 2 * passes);
