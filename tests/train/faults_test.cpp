@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -80,6 +81,11 @@ std::shared_ptr<std::shared_ptr<const test::FaultySeam>> inject(Job& job, const 
   return seam;
 }
 
+/// Every request in its turn; where the crown is reduced, since all is slow there, some of them.
+std::uint64_t stride() {
+  return std::getenv("SLUICE_CROWN") == nullptr ? 1 : 7;
+}
+
 class DriveFaults : public testing::TestWithParam<Execution> {
  protected:
   Job job() const { return nvme_job(folder_, GetParam()); }
@@ -115,7 +121,7 @@ class DriveFaults : public testing::TestWithParam<Execution> {
 
 TEST_P(DriveFaults, AFailedRequestEndsTheRunWithErrnoFileAndOffset) {
   count_requests();
-  for (std::uint64_t n = 0; n < requests_; ++n) {
+  for (std::uint64_t n = 0; n < requests_; n += stride()) {
     SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
     const Ending ending = run_with({.fail_request = n});
     EXPECT_EQ(ending.code, Errc::kIo);
@@ -130,7 +136,7 @@ TEST_P(DriveFaults, AFailedRequestEndsTheRunWithErrnoFileAndOffset) {
 TEST_P(DriveFaults, AFlippedBitEndsTheRunWithFileOffsetAndOp) {
   count_requests();
   std::uint64_t reads = 0;
-  for (std::uint64_t n = 0; n < requests_; ++n) {
+  for (std::uint64_t n = 0; n < requests_; n += stride()) {
     SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
     Job disturbed = job();
     disturbed.aio.verify = nvme::Verify::kTrue;
@@ -149,10 +155,10 @@ TEST_P(DriveFaults, AFlippedBitEndsTheRunWithFileOffsetAndOp) {
   }
   // Two steps, and the final weights. Overlapped, the n-th request may be a read in one run and a
   // write in another.
-  if (GetParam() == Execution::kSerial) {
+  if (GetParam() == Execution::kSerial && stride() == 1) {
     EXPECT_EQ(reads, chunks_ * 3);
   }
-  EXPECT_GT(reads, chunks_);
+  EXPECT_GT(reads, chunks_ / stride());
 }
 
 /// Weights alone on the drive, or block inputs alone: every request is one of theirs.
