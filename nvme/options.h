@@ -16,6 +16,21 @@ enum class Engine : std::uint8_t {
   kThreads   ///< pread and pwrite on a pool of threads
 };
 
+/// As a run file spells them.
+constexpr const char* name_of(Engine engine) {
+  switch (engine) {
+    case Engine::kAuto:
+      return "auto";
+    case Engine::kIoUring:
+      return "io_uring";
+    case Engine::kLibaio:
+      return "libaio";
+    case Engine::kThreads:
+      return "threads";
+  }
+  return "";
+}
+
 enum class Direct : std::uint8_t {
   kAuto,  ///< O_DIRECT where a real write, read and compare works; said aloud where not
   kTrue,  ///< error where it does not work

@@ -5,7 +5,6 @@
 ///
 /// One line of JSON: bytes per second read and written, and seconds of processors per 10^9 bytes.
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <cstring>
 #include <deque>
@@ -15,6 +14,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/error.h"
+#include "engine/base/machine.h"
 #include "nvme/aligned.h"
 #include "nvme/speed.h"
 #include "nvme/store.h"
@@ -25,15 +25,6 @@ namespace {
 constexpr Bytes kRequest = 32_MiB;
 constexpr std::size_t kRequests = 32;  // of the tier: 1 GiB
 constexpr std::size_t kAtATime = 4;
-
-double processor_seconds() {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
 
 /// Requests of one direction, one after the other over the whole tier.
 class Direction {

@@ -5,27 +5,15 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cpu_adam/isa.h"
+#include "engine/base/machine.h"
 #include "engine/tensor/process.h"
 #include "gpu/device.h"
 
 namespace sluice::app {
-namespace {
-
-std::string cpu_model() {
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  for (std::string line; std::getline(cpuinfo, line);) {
-    const auto colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
-}
-
-}  // namespace
 
 config::Environment environment() {
   config::Environment variables;
@@ -53,7 +41,7 @@ std::string describe_machine(int compute_threads, cpu_adam::Isa isa) {
   const gpu::Device device = gpu::device();
   nlohmann::ordered_json json;
   json["sluice"] = SLUICE_VERSION;
-  json["cpu"] = cpu_model();
+  json["cpu"] = cpu_model().value_or("unknown");
   json["cores"] = std::thread::hardware_concurrency();
   json["memory_bytes"] =
       static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * static_cast<Bytes>(::sysconf(_SC_PAGESIZE));

@@ -12,13 +12,13 @@
 #include <cerrno>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <system_error>
 #include <thread>
 
 #include "engine/base/error.h"
 #include "engine/base/file_kind.h"
+#include "engine/base/machine.h"
 #include "nvme/aligned.h"
 #include "nvme/io_queue.h"
 
@@ -29,15 +29,6 @@ namespace fs = std::filesystem;
 
 /// Of what a point has in flight; pinning less would tell nothing of the limit.
 constexpr Bytes kPinned = 64_MiB;
-
-std::string cpu_model() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    const auto at = line.find(": ");
-    if (line.starts_with("model name") && at != std::string::npos) return line.substr(at + 2);
-  }
-  return "not known";
-}
 
 std::string kernel_release() {
   utsname name{};
@@ -176,7 +167,7 @@ Means means_of(Place& place, nvme::Direct direct) {
   means.caching = file.caching();
   Context& context = means.context;
   context.date = fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)));
-  context.cpu = cpu_model();
+  context.cpu = cpu_model().value_or("not known");
   context.cores = std::thread::hardware_concurrency();
   context.kernel = kernel_release();
   context.path = place.folder;

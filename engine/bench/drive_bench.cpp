@@ -1,7 +1,5 @@
 #include "engine/bench/drive_bench.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <deque>
@@ -11,6 +9,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/error.h"
+#include "engine/base/machine.h"
 #include "engine/bench/stream.h"
 #include "engine/bench/summary.h"
 #include "engine/bench/transfer_clock.h"
@@ -21,15 +20,6 @@ namespace {
 constexpr double kWarmUp = 0.2;  // of a box
 /// How often the one who watches looks.
 constexpr std::chrono::milliseconds kTick{2};
-
-double processor_seconds() {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
 
 std::vector<nvme::Op> ops_of(Traffic traffic) {
   switch (traffic) {

@@ -16,20 +16,6 @@ const char* name_of(Traffic traffic) {
   return "";
 }
 
-const char* name_of(nvme::Engine engine) {
-  switch (engine) {
-    case nvme::Engine::kAuto:
-      return "auto";
-    case nvme::Engine::kIoUring:
-      return "io_uring";
-    case nvme::Engine::kLibaio:
-      return "libaio";
-    case nvme::Engine::kThreads:
-      return "threads";
-  }
-  return "";
-}
-
 std::size_t requests_at_a_time(const Point& point, Bytes request) {
   return std::max<std::size_t>(3, 1 + div_ceil(2 * point.in_flight(), request));
 }

@@ -16,8 +16,6 @@ enum class Traffic : std::uint8_t {
   kMixed  ///< as the optimizer does it: the next chunk is read while the previous one is written
 };
 const char* name_of(Traffic traffic);
-/// As the run file has it.
-const char* name_of(nvme::Engine engine);
 
 /// One way to use a drive.
 struct Point {
