@@ -80,7 +80,9 @@ function(sluice_test name)
   add_test(NAME ${name} COMMAND ${name})
   set(tsan "TSAN_OPTIONS=set:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
   set(lsan "LSAN_OPTIONS=set:suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
-  set_tests_properties(${name} PROPERTIES LABELS "${test_LABELS}" TIMEOUT ${test_TIMEOUT}
+  # What may take longest begins first.
+  set_tests_properties(${name} PROPERTIES LABELS "${test_LABELS}"
+    TIMEOUT ${test_TIMEOUT} COST ${test_TIMEOUT}
     ENVIRONMENT_MODIFICATION "${tsan};${lsan}")
 endfunction()
 

@@ -2,17 +2,14 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstdio>
 #include <exception>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "engine/app/commands.h"
 #include "engine/app/environment.h"
-#include "engine/app/report.h"
 #include "engine/base/error.h"
+#include "engine/base/report.h"
 #include "engine/config/nearest.h"
 #include "engine/config/value.h"
 #include "engine/tensor/process.h"
@@ -79,14 +76,6 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& e) {
                       fmt::format("{} ({} --help)", complaint(*verb, e), path));
 }
 
-/// A full disk is seen only when the last of what was printed is handed over.
-void require_printed() {
-  errno = 0;
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  throw sluice::Error(sluice::Errc::kIo, fmt::format("the standard output cannot be written: {}",
-                                                     std::generic_category().message(errno)));
-}
-
 int run(int argc, char** argv) {
   CLI::App app{"sluice trains language models that are too big for the machine"};
   app.require_subcommand(1);
@@ -132,7 +121,7 @@ int run(int argc, char** argv) {
   if (show->parsed()) cli::show_config(arguments.file, arguments.overrides);
   if (schema->parsed()) cli::print_schema();
   if (reference->parsed()) cli::print_reference();
-  require_printed();
+  sluice::require_printed();
   return 0;
 }
 
@@ -144,6 +133,8 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const std::exception& e) {
-    return sluice::app::report(e);
+    return sluice::report(e,
+                          "lower tiers.cpu.limit, train.train_micro_batch_size_per_gpu or "
+                          "data.seq_len, or use a smaller model");
   }
 }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/bench/files.h"
 #include "engine/bench/marked_yaml.h"
-#include "engine/bench/replace_file.h"
 
 namespace sluice::bench {
 namespace {

@@ -1,16 +1,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <exception>
-#include <new>
 #include <string>
-#include <system_error>
 
 #include "engine/base/error.h"
-#include "engine/base/log.h"
+#include "engine/base/report.h"
 #include "engine/bench/nvme_command.h"
 
 namespace {
@@ -45,16 +41,6 @@ void add_options(CLI::App& nvme, sluice::bench::NvmeArguments& arguments) {
       ->check(CLI::PositiveNumber);
 }
 
-/// A full disk is seen only when the last of what was printed is handed over.
-void require_printed() {
-  errno = 0;
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  // What was printed before may have failed already: then nobody knows why any more.
-  throw sluice::Error(sluice::Errc::kIo,
-                      fmt::format("the standard output cannot be written{}",
-                                  errno == 0 ? "" : ": " + std::generic_category().message(errno)));
-}
-
 int run(int argc, char** argv) {
   CLI::App app{"sluice bench measures what a run depends on", "sluice bench"};
   app.require_subcommand(1);
@@ -70,21 +56,8 @@ int run(int argc, char** argv) {
                                     app.get_subcommands().empty() ? "" : "nvme "));
   }
   const int code = sluice::bench::nvme(arguments);
-  require_printed();
+  sluice::require_printed();
   return code;
-}
-
-int report(const std::exception& error) {
-  if (const auto* known = dynamic_cast<const sluice::Error*>(&error)) {
-    sluice::log::error(text_of(*known));
-    return exit_code(known->code);
-  }
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    sluice::log::error("this machine has no memory left for the buffers; end something else first");
-    return exit_code(sluice::Errc::kEnv);
-  }
-  sluice::log::error(fmt::format("{} (internal error; please report it)", error.what()));
-  return exit_code(sluice::Errc::kLogic);
 }
 
 }  // namespace
@@ -96,6 +69,6 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const std::exception& e) {
-    return report(e);
+    return sluice::report(e, "end something else first");
   }
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <fstream>
 #include <optional>
 #include <random>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "engine/base/stop_signal.h"
 #include "engine/bench/context.h"
 #include "engine/bench/drive_run.h"
+#include "engine/bench/files.h"
 #include "engine/bench/json.h"
 #include "engine/bench/progress.h"
 #include "engine/bench/summary.h"
@@ -130,20 +130,6 @@ class Output {
   Progress progress_;
 };
 
-/// So that minutes of measuring are not lost to a name that cannot be written.
-void require_writable(const std::string& file) {
-  if (file.empty()) return;
-  SLUICE_CHECK(std::ofstream(file, std::ios::app).good(), kIo,
-               fmt::format("--json {}: cannot be written; name another file", file));
-}
-
-void write_json(const std::string& file, const std::vector<DriveResult>& results) {
-  if (file.empty()) return;
-  std::ofstream stream(file, std::ios::binary | std::ios::trunc);
-  stream << to_json(results) << std::flush;
-  SLUICE_CHECK(stream.good(), kIo, fmt::format("--json {}: cannot be written", file));
-}
-
 DriveResult run_alone(Place& place, const RunOptions& options, Output& output) {
   Means means = means_of(place, nvme::Direct::kAuto);
   const auto target = [&](Bytes bytes) {
@@ -196,7 +182,7 @@ DriveResult run_together(const std::vector<DriveResult>& alone, RunOptions optio
 
 int nvme(const NvmeArguments& arguments) {
   const RunOptions options = options_of(arguments);
-  require_writable(arguments.json);
+  require_writable("--json", arguments.json);
   check(arguments.uses);
   std::vector<Place> places = places_of(arguments);
   std::vector<RunOptions> options_by_place;
@@ -215,7 +201,7 @@ int nvme(const NvmeArguments& arguments) {
     results.push_back(run_together(results, options, output));
     output.ended(results.back());
   }
-  write_json(arguments.json, results);
+  if (!arguments.json.empty()) write_result("--json", arguments.json, to_json(results));
   if (stop_signal() == 0) make_use(arguments.uses, results, options, output.progress());
   if (stop_signal() != 0) return 128 + stop_signal();
   return std::ranges::all_of(results, &DriveResult::whole) ? 0 : exit_code(Errc::kLogic);

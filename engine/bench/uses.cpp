@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <fstream>
 #include <limits>
 #include <system_error>
 
@@ -16,6 +14,7 @@
 #include "engine/bench/aio_block.h"
 #include "engine/bench/compare.h"
 #include "engine/bench/drive_bench.h"
+#include "engine/bench/files.h"
 #include "engine/bench/fio.h"
 #include "engine/bench/heat_map.h"
 #include "engine/bench/summary.h"
@@ -88,9 +87,7 @@ void write_page(const std::string& file, const DriveResult& result) {
   for (const Traffic traffic : {Traffic::kRead, Traffic::kWrite, Traffic::kMixed}) {
     if (const Summary* best = winner(result.summaries, traffic)) chosen.push_back(best->point);
   }
-  std::ofstream stream(file, std::ios::binary | std::ios::trunc);
-  stream << heat_map(result.means.context, result.summaries, chosen) << std::flush;
-  SLUICE_CHECK(stream.good(), kIo, fmt::format("--html {}: cannot be written", file));
+  write_result("--html", file, heat_map(result.means.context, result.summaries, chosen));
   log::info(fmt::format("--html: {}", file));
 }
 
@@ -131,10 +128,7 @@ void check(const Uses& uses) {
   if (!uses.endurance.empty()) parse_endurance(uses.endurance);
   SLUICE_CHECK(!uses.model.empty() || (uses.endurance.empty() && uses.tflops == 0), kConfig,
                "--endurance and --tflops answer for a model: add --model 8B");
-  if (!uses.html.empty()) {
-    SLUICE_CHECK(std::ofstream(uses.html, std::ios::app).good(), kIo,
-                 fmt::format("--html {}: cannot be written; name another file", uses.html));
-  }
+  require_writable("--html", uses.html);
   if (!uses.write_config.empty()) {
     SLUICE_CHECK(::access(uses.write_config.c_str(), R_OK | W_OK) == 0, kConfig,
                  fmt::format("--write-config {}: {}; name a run file", uses.write_config,

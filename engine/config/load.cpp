@@ -27,6 +27,7 @@ namespace {
 constexpr std::size_t kLargestFile = std::size_t{1} << 20;
 constexpr std::size_t kDeepest = 32;
 constexpr std::size_t kMostNodes = 100'000;
+constexpr const char* kCommandLine = "command line";
 
 [[noreturn]] void fail(const std::string& where, const std::string& reason) {
   throw Error(Errc::kConfig, fmt::format("{}: {}", where, reason));
@@ -192,41 +193,35 @@ ValuePtr parse(std::string_view text, const std::string& file) {
 }
 
 /// An override's value. Only what begins like YAML is read as YAML, so that *.txt needs no quotes.
-ValuePtr override_value(const std::string& text, const std::string& where) {
+ValuePtr override_value(const std::string& path, const std::string& text) {
   if (text.find_first_of("[{\"'") == 0) {
-    return parse(text, where);
+    return parse(text, fmt::format("{} {}", kCommandLine, path));
   }
   Value v;
   v.kind = text == "null" || text == "~" ? Value::Kind::kNull : Value::Kind::kPlain;
-  v.where = where;
+  v.where = kCommandLine;
   v.text = text;
   return std::make_shared<const Value>(std::move(v));
 }
 
 ValuePtr with_override(const ValuePtr& root, const std::string& text) {
-  static const std::string kWhere = "command line";
   const std::size_t equals = text.find('=');
   const std::string path = text.substr(0, equals);
   if (equals == std::string::npos) {
-    fail(kWhere, fmt::format("{}: no value; write key=value, as train.steps=50", shown(text)));
+    fail(kCommandLine,
+         fmt::format("{}: no value; write key=value, as train.steps=50", shown(text)));
   }
-  if (not_text(text)) fail(kWhere, fmt::format("{}: no UTF-8 text", shown(path)));
+  if (not_text(text)) fail(kCommandLine, fmt::format("{}: no UTF-8 text", shown(path)));
   if (equals + 1 == text.size()) {
-    fail(kWhere, fmt::format("{}: no value after '='; null unsets a key", shown(path)));
+    fail(kCommandLine, fmt::format("{}: no value after '='; null unsets a key", shown(path)));
   }
   const bool whole = !path.empty() && path.front() != '.' && path.back() != '.' &&
                      path.find("..") == std::string::npos;
   const auto depth = static_cast<std::size_t>(std::ranges::count(path, '.'));
   if (!whole || depth >= kDeepest) {
-    fail(kWhere, fmt::format("{}: no key; write key=value, as train.steps=50", shown(text)));
+    fail(kCommandLine, fmt::format("{}: no key; write key=value, as train.steps=50", shown(text)));
   }
-  ValuePtr value;
-  try {
-    value = override_value(text.substr(equals + 1), kWhere);
-  } catch (const Error& e) {
-    fail(shown(text), e.what());
-  }
-  return replaced(root, path, std::move(value));
+  return replaced(root, path, override_value(path, text.substr(equals + 1)));
 }
 
 /// At most one byte more than a run file may have: enough to see that it is too large.

@@ -76,7 +76,7 @@ Dataset::Dataset(const DataOptions& options, const std::vector<std::string>& glo
   for (const std::string& path : paths) add(path);
   SLUICE_CHECK(
       tokens_ - 1 >= seq_len_, kConfig,
-      fmt::format("data: one sample needs {} tokens (data.seq_len + 1), but the {} file(s) "
+      fmt::format("one sample needs {} tokens (data.seq_len + 1), but the {} file(s) "
                   "from {} on hold {}; name more files or lower data.seq_len",
                   static_cast<std::uint64_t>(seq_len_) + 1, paths.size(), paths.front(), tokens_));
   scan();

@@ -103,15 +103,14 @@ Found walk(const fs::path& at, Parts parts) {
 [[noreturn]] void refuse(const std::string& glob, const Found& all) {
   std::error_code none;
   if (all.empty()) {
-    throw Error(Errc::kConfig, fmt::format("data: '{}' matches no file (working directory {})",
-                                           glob, fs::current_path(none).string()));
+    throw Error(Errc::kConfig, fmt::format("'{}' matches no file (working directory {})", glob,
+                                           fs::current_path(none).string()));
   }
   const fs::file_status status = status_of(*all.begin());
-  throw Error(
-      Errc::kConfig,
-      fmt::format("data: '{}' matches no file: {} is {}; {}", glob, *all.begin(), kind_of(status),
-                  fs::is_directory(status) ? "add /* or /** for the files in it"
-                                           : "data is read from files only"));
+  throw Error(Errc::kConfig,
+              fmt::format("'{}' matches no file: {} is {}; {}", glob, *all.begin(), kind_of(status),
+                          fs::is_directory(status) ? "add /* or /** for the files in it"
+                                                   : "data is read from files only"));
 }
 
 Found expand(const std::string& glob) {
@@ -130,7 +129,7 @@ Found expand(const std::string& glob) {
 }  // namespace
 
 std::vector<std::string> expand_globs(const std::vector<std::string>& globs) {
-  SLUICE_CHECK(!globs.empty(), kConfig, "data: no files are named; set data.train to a file name");
+  SLUICE_CHECK(!globs.empty(), kConfig, "no files are named; name one as data.train");
   Found found;
   for (const std::string& glob : globs) found.merge(expand(glob));
   return {found.begin(), found.end()};

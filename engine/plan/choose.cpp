@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/plan/draft.h"
+#include "engine/plan/placements.h"
 #include "engine/plan/refusal.h"
 
 namespace sluice::plan {
@@ -107,7 +108,8 @@ std::optional<Candidate> decide(const Setup& open, const Terms& terms) {
   auto smallest = smallest_draft(open, terms.limits, terms.evaluation_batches, terms.budget);
   if (!smallest) return std::nullopt;
   if (missing(*smallest, terms.limits) > 0) {
-    throw refusal(*smallest, terms.evaluation_batches, terms.budget).error;
+    throw refusal(*smallest,
+                  search(*smallest, terms.evaluation_batches, Wanted::kLeastTraffic, terms.budget));
   }
   Candidate best = with_best_sweep(std::move(*smallest), open.sweep, terms);
   return with_kept_layers(with_best_chunks(std::move(best), open, terms), terms);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/plan/draft.h"
@@ -68,12 +69,16 @@ std::vector<Setup> cuts_of(const Setup& setup, std::int64_t evaluation_batches) 
 
 }  // namespace
 
-Search search(const Plan& draft, std::int64_t evaluation_batches, Budget& budget) {
+Search search(const Plan& draft, std::int64_t evaluation_batches, Wanted wanted,
+              const Budget& budget) {
   Search found{std::nullopt, draft};
   Bytes least = kEndless;
-  for (const Setup& other : alternatives(draft.setup)) {
+  Budget half(budget.left() / 2);
+  std::vector<Setup> others = alternatives(draft.setup);
+  if (wanted == Wanted::kAny) std::ranges::reverse(others);
+  for (const Setup& other : others) {
     for (const Setup& cut : cuts_of(other, evaluation_batches)) {
-      auto plan = write_draft(cut, evaluation_batches, budget);
+      auto plan = write_draft(cut, evaluation_batches, half);
       if (!plan) {
         found.complete = false;
         return found;
@@ -86,6 +91,7 @@ Search search(const Plan& draft, std::int64_t evaluation_batches, Budget& budget
       if (bytes < least) {
         least = bytes;
         found.fitting = std::move(plan);
+        if (wanted == Wanted::kAny) return found;
       }
       break;
     }

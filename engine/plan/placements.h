@@ -1,6 +1,7 @@
 /// The other placements of a step: which of them fits. A private header of this room.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,16 +11,20 @@
 
 namespace sluice::plan {
 
+enum class Wanted : std::uint8_t { kLeastTraffic, kAny };
+
 struct Search {
-  std::optional<Plan> fitting;  ///< with the least traffic
+  std::optional<Plan> fitting;  ///< as it was wanted
   Plan nearest;                 ///< lacks the least
   bool complete = true;         ///< the budget afforded all of them
 };
 
 /// Looks at every other placement of a draft that its limits cannot hold: with as few micro-batches
 /// together as the draft has; with its chunks, and with small ones if it needs them and there are
-/// not too many.
-Search search(const Plan& draft, std::int64_t evaluation_batches, Budget& budget);
+/// not too many. Any of them is found soonest where most is offloaded. Takes half of
+/// what the budget has left: to write a unit takes twice as long as to simulate it.
+Search search(const Plan& draft, std::int64_t evaluation_batches, Wanted wanted,
+              const Budget& budget);
 
 /// The settings in which two placements differ, as they stand in the file:
 /// "zero_optimization.offload_param.device: nvme".

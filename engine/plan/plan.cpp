@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/plan/choose.h"
 #include "engine/plan/draft.h"
+#include "engine/plan/placements.h"
 #include "engine/plan/refusal.h"
 
 namespace sluice::plan {
@@ -73,7 +74,7 @@ prefetch::BytesByTier require_minimum(const Setup& setup, const Limits& limits,
   Budget budget(kPlanningWork);
   const auto draft = smallest_draft(setup, limits, evaluation_batches, budget);
   if (missing(*draft, limits) == 0) return draft->minimum;
-  throw refusal(*draft, evaluation_batches, budget).error;
+  throw refusal(*draft, search(*draft, evaluation_batches, Wanted::kLeastTraffic, budget));
 }
 
 void require_any_placement(const Setup& setup, const Limits& limits,
@@ -81,8 +82,8 @@ void require_any_placement(const Setup& setup, const Limits& limits,
   Budget budget(kPlanningWork);
   const auto draft = smallest_draft(setup, limits, evaluation_batches, budget);
   if (missing(*draft, limits) == 0) return;
-  const Refusal refused = refusal(*draft, evaluation_batches, budget);
-  if (!refused.another_may_fit) throw refused.error;
+  const Search found = search(*draft, evaluation_batches, Wanted::kAny, budget);
+  if (!found.fitting) throw refusal(*draft, found);
 }
 
 Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches,

@@ -83,8 +83,9 @@ struct Plan {
 prefetch::BytesByTier require_minimum(const schedule::Setup& setup, const Limits& limits,
                                       std::int64_t evaluation_batches);
 
-/// The same, but throws only when no other placement would fit either. For a setup whose workspace
-/// is not measured yet: that takes memory, which there may only be where some placement fits.
+/// The same, but throws only when no other placement was found that fits. For a setup whose
+/// workspace is not measured yet: that takes memory, which there may only be where some placement
+/// fits.
 void require_any_placement(const schedule::Setup& setup, const Limits& limits,
                            std::int64_t evaluation_batches);
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "engine/plan/draft.h"
-#include "engine/plan/placements.h"
 
 namespace sluice::plan {
 namespace {
@@ -142,9 +141,8 @@ std::string lacks(const Plan& nearest) {
 
 }  // namespace
 
-Refusal refusal(const Plan& draft, std::int64_t evaluation_batches, Budget& budget) {
+Error refusal(const Plan& draft, const Search& found) {
   const std::optional<Tier> tier = short_tier(draft, draft.limits);
-  const Search found = search(draft, evaluation_batches, budget);
   std::string text = shortage(tier, draft) + "\n" + raise(draft);
   std::string below = table(draft);
   std::vector<std::string> also;
@@ -162,7 +160,7 @@ Refusal refusal(const Plan& draft, std::int64_t evaluation_batches, Budget& budg
     also.emplace_back("a workspace comes on top, which is measured when the rest fits");
   }
   if (!also.empty()) text += fmt::format("\n{}", fmt::join(also, "; "));
-  return {{Errc::kBudget, text + below}, found.fitting || !found.complete};
+  return {Errc::kBudget, text + below};
 }
 
 }  // namespace sluice::plan

@@ -36,9 +36,18 @@ std::int64_t count_steps(const TrainOptions& train, const data::Dataset& data) {
   return samples / batch;
 }
 
+/// The files of one key; what is refused of them begins with it.
+data::Dataset open_data(const Job& job, const char* key, const std::vector<std::string>& globs) {
+  try {
+    return {job.data, globs, job.decoder.vocab};
+  } catch (const Error& e) {
+    throw Error(e.code, fmt::format("{}: {}", key, e.what()));
+  }
+}
+
 std::optional<data::Dataset> open_valid(const Job& job, const data::Dataset& train) {
   if (job.data.valid.empty()) return std::nullopt;
-  data::Dataset valid(job.data, job.data.valid, job.decoder.vocab);
+  data::Dataset valid = open_data(job, "data.valid", job.data.valid);
   const auto kind = [](const data::Dataset& data) {
     return fmt::format("{} is {}", data.files().front().path,
                        data.is_text() ? "text" : "token ids");
@@ -103,7 +112,7 @@ WorkspaceUse set_aside(const WorkspaceUse& measured) {
 
 Session::Session(const Job& job)
     : job_(job),
-      train_(job_.data, job_.data.train, job_.decoder.vocab),
+      train_(open_data(job_, "data.train", job_.data.train)),
       valid_(open_valid(job_, train_)),
       steps_(count_steps(job_.train, train_)),
       setup_(write_setup(job_)),

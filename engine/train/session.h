@@ -3,6 +3,7 @@
 /// The constructor does what can fail without the run's memory and files: data, workspace, plan, a
 /// look at the disks. run() takes both before step 1, then it is the stream of programs.
 ///
+/// One at a time in a process: LibTorch's one allocator serves ops from its workspace.
 /// Thread  one; it starts and joins all others
 /// Throws  kConfig, kBudget, kIo, kFormat, kNonFinite; nothing is half-written then
 #pragma once

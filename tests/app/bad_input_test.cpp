@@ -89,7 +89,8 @@ TEST_F(BadInput, DataThatIsNoFileIsNamedForWhatItIsAndNotWaitedFor) {
     expect_refused_at_once(train(key + "=fifo.bin"), kConfig, {"fifo.bin is a FIFO"});
     expect_refused_at_once(train("'" + key + "=fifo.*'"), kConfig, {"'fifo.*'", "is a FIFO"});
     expect_refused_at_once(train(key + "=/dev/zero"), kConfig, {"/dev/zero is a device"});
-    expect_refused_at_once(train(key + "=corpus"), kConfig, {"corpus is a folder", "/**"});
+    expect_refused_at_once(train(key + "=corpus"), kConfig,
+                           {key + ": 'corpus'", "corpus is a folder", "/**"});
   }
 }
 

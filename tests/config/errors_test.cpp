@@ -52,7 +52,10 @@ TEST(Overrides, AreRefusedByTheSameRules) {
               StartsWith("command line train: 3: this is a section"));
   EXPECT_THAT(with("seed.x=5"), StartsWith("command line seed: a map of 1: one value"));
   EXPECT_THAT(with("optimizer.betas=[0.9"),
-              AllOf(StartsWith("optimizer.betas=[0.9: command line"), HasSubstr("YAML")));
+              StartsWith("command line optimizer.betas:1:1: no YAML: "));
+  EXPECT_THAT(with("optimizer={type: Adam, type: x}"), StartsWith("command line optimizer:1:14: "));
+  EXPECT_THAT(with("optimizer={lr: x}"),
+              StartsWith("command line optimizer:1:6 optimizer.lr: x: not a number"));
   EXPECT_THAT(with("train.steps=\x01"), HasSubstr("UTF-8"));
   EXPECT_THAT(with("model.preset.x=5"),
               StartsWith("command line model.preset.x: cannot be set; model.preset is t,"));

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "engine/plan/draft.h"
+#include "engine/plan/placements.h"
 #include "engine/plan/refusal.h"
 #include "engine/plan/slots.h"
 #include "engine/shape/presets.h"
@@ -187,13 +188,25 @@ TEST(Budget, ThatEndsBeforeAllChunksWereTriedSaysNothingOfWhatFits) {
 TEST(Budget, ThatEndsBeforeAllPlacementsWereTriedLeavesOpenWhetherOneFits) {
   Budget enough(plan::kPlanningWork);
   const auto draft = plan::smallest_draft(setup_of({}), just({0, 0, 0}), 0, enough);
-  const auto all = plan::refusal(*draft, 0, enough);
-  EXPECT_FALSE(all.another_may_fit);
-  EXPECT_THAT(all.error.what(), ::testing::HasSubstr("no placement fits"));
+  const auto refused = [&](Budget& budget) {
+    const auto found = plan::search(*draft, 0, plan::Wanted::kLeastTraffic, budget);
+    return std::string(plan::refusal(*draft, found).what());
+  };
+  EXPECT_THAT(refused(enough), ::testing::HasSubstr("no placement fits"));
   Budget few(4 * plan::most_work(setup_of({}), 0));
-  const auto some = plan::refusal(*draft, 0, few);
-  EXPECT_TRUE(some.another_may_fit);
-  EXPECT_THAT(some.error.what(), ::testing::HasSubstr("not every placement was looked at"));
+  EXPECT_THAT(refused(few), ::testing::HasSubstr("not every placement was looked at"));
+}
+
+TEST(Budget, IsNotSpentOnOtherPlacementsOnceOneFits) {
+  Budget budget(plan::kPlanningWork);
+  const auto draft = plan::smallest_draft(setup_of({}), just({0, 0, 0}), 0, budget);
+  plan::Plan roomy = *draft;
+  roomy.limits = kPlenty;
+  const Budget few(8 * plan::most_work(setup_of({}), 0));
+  const auto any = plan::search(roomy, 0, plan::Wanted::kAny, few);
+  EXPECT_TRUE(any.fitting && any.complete);
+  const auto least = plan::search(roomy, 0, plan::Wanted::kLeastTraffic, few);
+  EXPECT_FALSE(least.complete);
 }
 
 }  // namespace

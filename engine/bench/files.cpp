@@ -1,4 +1,4 @@
-#include "engine/bench/replace_file.h"
+#include "engine/bench/files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -108,6 +108,18 @@ void replace_file(const fs::path& file, std::string_view text) {
   check(::fsync(temporary.fd()) == 0, file, "syncing the new file");
   temporary.rename_to(real);
   sync_folder(real.parent_path());
+}
+
+void require_writable(std::string_view option, const std::string& file) {
+  if (file.empty()) return;
+  SLUICE_CHECK(std::ofstream(file, std::ios::app).good(), kIo,
+               fmt::format("{} {}: cannot be written; name another file", option, file));
+}
+
+void write_result(std::string_view option, const std::string& file, std::string_view text) {
+  std::ofstream stream(file, std::ios::binary | std::ios::trunc);
+  stream << text << std::flush;
+  SLUICE_CHECK(stream.good(), kIo, fmt::format("{} {}: cannot be written", option, file));
 }
 
 }  // namespace sluice::bench

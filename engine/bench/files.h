@@ -1,4 +1,4 @@
-/// A file's new text, all of it or nothing. A private header of this room.
+/// Files that a user names, read and written. A private header of this room.
 #pragma once
 
 #include <filesystem>
@@ -14,5 +14,11 @@ std::string read_small_file(const std::filesystem::path& file);
 /// power loss, has the old text or the new one. Keeps the mode, follows links. Throws kIo, and then
 /// the old text is still there.
 void replace_file(const std::filesystem::path& file, std::string_view text);
+
+/// Throws kIo when the file that an option names cannot be written: so that minutes of measuring
+/// are not lost to a name. No option given: nothing to do.
+void require_writable(std::string_view option, const std::string& file);
+/// What it holds then. Throws kIo.
+void write_result(std::string_view option, const std::string& file, std::string_view text);
 
 }  // namespace sluice::bench

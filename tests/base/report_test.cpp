@@ -1,6 +1,6 @@
 /// What the program says when something goes wrong, and its exit code.
 
-#include "engine/app/report.h"
+#include "engine/base/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "engine/base/error.h"
 
-namespace sluice::app {
+namespace sluice {
 namespace {
 
 struct Said {
@@ -21,7 +21,7 @@ struct Said {
 
 Said reported(const std::exception& error) {
   testing::internal::CaptureStderr();
-  const int code = report(error);
+  const int code = report(error, "buy some");
   return {code, testing::internal::GetCapturedStderr()};
 }
 
@@ -31,7 +31,7 @@ TEST(Report, ABugInTheProgramIsCalledOneAndSaysWhere) {
   EXPECT_EQ(code, 1);
   EXPECT_EQ(text,
             "error: a sample of a dataset with none (internal error at "
-            "tests/app/report_test.cpp:" +
+            "tests/base/report_test.cpp:" +
                 std::to_string(bug.where.line()) + "; please report it)\n");
 }
 
@@ -50,8 +50,8 @@ TEST(Report, AUsersMistakeIsNone) {
 TEST(Report, NoMemoryIsTheMachinesLimit) {
   const auto [code, text] = reported(std::bad_alloc());
   EXPECT_EQ(code, 3);
-  EXPECT_THAT(text, testing::HasSubstr("lower tiers.cpu.limit"));
+  EXPECT_THAT(text, testing::HasSubstr("no memory left; buy some"));
 }
 
 }  // namespace
-}  // namespace sluice::app
+}  // namespace sluice

@@ -1,0 +1,203 @@
+/// What a run does when the drive fails under it: it ends with an error that says what and where,
+/// and leaves no final weights behind.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "tests/train/faults.h"
+
+namespace sluice::train {
+namespace {
+
+using schedule::OpId;
+using test::FaultCounts;
+using test::Faults;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+/// Every request in its turn; where the crown is reduced, since all is slow there, some of them.
+std::uint64_t stride() {
+  return std::getenv("SLUICE_CROWN") == nullptr ? 1 : 7;
+}
+
+class DriveFaults : public testing::TestWithParam<Execution> {
+ protected:
+  Job job() const { return nvme_job(folder_, GetParam()); }
+
+  /// Requests of an undisturbed run: `chunks` writes of the initial state, then steps, then
+  /// `chunks` reads for the final weights.
+  void count_requests() {
+    Job quiet = job();
+    const Session session(quiet);
+    for (const auto& op : session.plan().programs.final->ops()) {
+      chunks_ += schedule::id_of(op) == OpId::kReadState;
+    }
+    const auto seam = inject(quiet, {});
+    run(quiet);
+    requests_ = (*seam)->counts().requests;
+    ASSERT_GT(chunks_, 1U);
+    ASSERT_EQ(requests_, chunks_ * (1 + 2 * 2 + 1));
+  }
+
+  Ending run_with(const Faults& faults) {
+    Job disturbed = job();
+    const auto seam = inject(disturbed, faults);
+    const Ending ending = ending_of([&] { run(disturbed); });
+    EXPECT_GT((*seam)->counts().failures, 0U);
+    expect_nothing_left(disturbed);
+    return ending;
+  }
+
+  TempFolder folder_;
+  std::uint64_t chunks_ = 0;
+  std::uint64_t requests_ = 0;
+};
+
+TEST_P(DriveFaults, AFailedRequestEndsTheRunWithErrnoFileAndOffset) {
+  count_requests();
+  for (std::uint64_t n = 0; n < requests_; n += stride()) {
+    SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
+    const Ending ending = run_with({.fail_request = n});
+    EXPECT_EQ(ending.code, Errc::kIo);
+    EXPECT_THAT(ending.message, AllOf(HasSubstr("errno 5"), HasSubstr(folder_ / "run/nvme/sluice-"),
+                                      HasSubstr("at offset "), HasSubstr("bytes"),
+                                      ContainsRegex("in the op '(read|write|save)[a-z ]* segment "
+                                                    "[0-9]+ chunk [0-9]+' of the program '")));
+  }
+}
+
+/// Each read of the run in its turn: nothing makes use of the bytes, so the run's error is its own.
+TEST_P(DriveFaults, AFlippedBitEndsTheRunWithFileOffsetAndOp) {
+  count_requests();
+  std::uint64_t reads = 0;
+  for (std::uint64_t n = 0; n < requests_; n += stride()) {
+    SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
+    Job disturbed = job();
+    disturbed.aio.verify = nvme::Verify::kTrue;
+    const auto seam = inject(disturbed, {.flip_request = n});
+    const Ending ending = ending_of([&] { run(disturbed); });
+    if ((*seam)->counts().failures == 0) {  // a write
+      EXPECT_EQ(ending.code, std::nullopt);
+      continue;
+    }
+    ++reads;
+    expect_nothing_left(disturbed);
+    EXPECT_EQ(ending.code, Errc::kIo);
+    EXPECT_THAT(ending.message,
+                AllOf(HasSubstr("not what was written"), HasSubstr(folder_ / "run/nvme/sluice-"),
+                      HasSubstr("bytes at offset "), HasSubstr("in the op 'read state segment ")));
+  }
+  // Two steps, and the final weights. Overlapped, the n-th request may be a read in one run and a
+  // write in another.
+  if (GetParam() == Execution::kSerial && stride() == 1) {
+    EXPECT_EQ(reads, chunks_ * 3);
+  }
+  EXPECT_GT(reads, chunks_ / stride());
+}
+
+/// Weights alone on the drive, or block inputs alone: every request is one of theirs.
+TEST_P(DriveFaults, AnErrorOnAParameterOrAnActivationEndsTheRunAlike) {
+  for (const bool weights : {true, false}) {
+    Job quiet = job();
+    quiet.homes.offload_optimizer = schedule::OptimizerHome::kCpu;
+    if (weights) quiet.homes.offload_param = schedule::ParamHome::kNvme;
+    if (!weights) quiet.homes.offload_activation = schedule::ActivationHome::kNvme;
+    const auto counted = inject(quiet, {});
+    run(quiet);
+    const std::uint64_t requests = (*counted)->counts().requests;
+    ASSERT_GT(requests, 4U);
+    for (const std::uint64_t n : {std::uint64_t{0}, requests / 2, requests - 1}) {
+      SCOPED_TRACE(testing::Message() << (weights ? "weights" : "activations") << ", request " << n
+                                      << " of " << requests);
+      Job disturbed = quiet;
+      const auto seam = inject(disturbed, {.fail_request = n});
+      const Ending ending = ending_of([&] { run(disturbed); });
+      EXPECT_GT((*seam)->counts().failures, 0U);
+      EXPECT_EQ(ending.code, Errc::kIo);
+      EXPECT_THAT(ending.message,
+                  AllOf(HasSubstr("errno 5"), HasSubstr(folder_ / "run/nvme/sluice-"),
+                        HasSubstr("at offset ")));
+      expect_nothing_left(disturbed);
+    }
+  }
+}
+
+TEST_P(DriveFaults, ARequestThatNeverEndsEndsTheRun) {
+  count_requests();
+  for (const std::uint64_t n : {std::uint64_t{0}, requests_ / 2, requests_ - 1}) {
+    SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
+    Job disturbed = job();
+    disturbed.aio.timeout = std::chrono::seconds(1);
+    const auto seam = inject(disturbed, {.never_request = n});
+    const Ending ending = ending_of([&] { run(disturbed); });
+    EXPECT_GT((*seam)->counts().failures, 0U);
+    expect_nothing_left(disturbed);
+    EXPECT_EQ(ending.code, Errc::kWatchdog);
+    EXPECT_THAT(ending.message, AllOf(HasSubstr(folder_ / "run/nvme/sluice-"),
+                                      HasSubstr("has not come back for 1 s")));
+  }
+}
+
+TEST_P(DriveFaults, AFullDiskUnderTheStateIsNamed) {
+  count_requests();
+  const Ending ending = run_with({.fail_request = 0, .fail_errno = ENOSPC});
+  EXPECT_EQ(ending.code, Errc::kIo);
+  EXPECT_THAT(ending.message, AllOf(HasSubstr("errno 28"), HasSubstr("is full")));
+}
+
+/// Reads for certain: the first request of the first step, and all of the final program.
+TEST_P(DriveFaults, AFileThatEndsTooEarlyEndsTheRun) {
+  count_requests();
+  std::vector<std::uint64_t> reads = {chunks_, requests_ - chunks_, requests_ - 1};
+  // Op by op, every other request of a step is a read.
+  if (GetParam() == Execution::kSerial) reads.push_back(chunks_ + 2 * (chunks_ / 2 + chunks_));
+  for (const std::uint64_t n : reads) {
+    SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
+    const Ending ending = run_with({.end_request = n});
+    EXPECT_EQ(ending.code, Errc::kIo);
+    EXPECT_THAT(ending.message, AllOf(HasSubstr("the file ends here"), HasSubstr("at offset "),
+                                      HasSubstr(folder_ / "run/nvme/sluice-")));
+  }
+}
+
+TEST_P(DriveFaults, ShortInterruptedAndLateTransfersDoNotShow) {
+  const Fingerprint expected = run(job());
+  Job disturbed = job();
+  const auto seam = inject(disturbed, {.seed = 5,
+                                       .short_transfers = 0.5,
+                                       .interrupts = 0.2,
+                                       .reorder = 3,
+                                       .delay = std::chrono::microseconds(200)});
+  EXPECT_EQ(run(disturbed), expected);
+  const FaultCounts counts = (*seam)->counts();
+  EXPECT_GT(counts.shorts, 20U);
+  EXPECT_GT(counts.interrupts, 20U);
+}
+
+TEST(SlowDrive, IsTheBoundOfEveryStepAndChangesNoBits) {
+  const TempFolder folder;
+  const Job job = nvme_job(folder, Execution::kOverlapped);
+  const Fingerprint expected = run(job);
+  Job slow = job;
+  // Hundreds of times as long as anything else that these steps do.
+  const auto seam = inject(slow, {.delay = std::chrono::milliseconds(40)});
+  std::vector<std::string> bounds;
+  slow.on_step = [&](const data::StepRecord& record) { bounds.push_back(record.bound); };
+  EXPECT_EQ(run(slow), expected);
+  EXPECT_EQ(bounds.size(), 2U);
+  EXPECT_THAT(bounds, testing::Each(testing::StartsWith("nvme-")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Drivers, DriveFaults,
+                         testing::Values(Execution::kSerial, Execution::kOverlapped),
+                         [](const auto& info) {
+                           return info.param == Execution::kSerial ? "Serial" : "Overlapped";
+                         });
+
+}  // namespace
+}  // namespace sluice::train
