@@ -53,6 +53,7 @@ class LibaioRing final : public Ring {
       io_prep_pread(control, rest.file->fd(), rest.data, bytes, offset);
     } else {
       io_prep_pwrite(control, rest.file->fd(), rest.data, bytes, offset);
+      control->aio_rw_flags = static_cast<unsigned>(write_flags(*rest.file));
     }
     control->data = &piece;
     pending_.push_back(control);

@@ -44,6 +44,10 @@ class Ring {
   virtual std::string describe() const = 0;
 };
 
+/// The RWF_ flags of a write: through the page cache it waits for the drive, because of an error
+/// that came later nobody would know.
+int write_flags(const File& file);
+
 /// Makes a ring for so many transfers at a time, that `wake` can wake.
 using MakeRing = std::function<std::unique_ptr<Ring>(unsigned transfers, const EventFd& wake)>;
 

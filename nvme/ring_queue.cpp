@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -231,6 +232,10 @@ class RingQueue final : public IoQueue {
 };
 
 }  // namespace
+
+int write_flags(const File& file) {
+  return file.caching() == Caching::kPageCache ? RWF_DSYNC : 0;
+}
 
 std::unique_ptr<IoQueue> make_ring_queue(const Options& options, std::shared_ptr<KernelSeam> seam,
                                          const MakeRing& make_ring) {

@@ -1,5 +1,6 @@
 #include "nvme/thread_queue.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -21,6 +22,17 @@ namespace sluice::nvme {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// Waits until the drive has what was written into the page cache: of an error that came later
+/// nobody would know. `n`, or -errno.
+std::int64_t settle(int fd, off_t offset, ssize_t n) {
+  constexpr unsigned kWhole =
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  if (::sync_file_range(fd, offset, n, kWhole) == 0) return n;
+  const bool unknown = errno == ENOSYS || errno == EINVAL || errno == ESPIPE;
+  if (!unknown) return -errno;
+  return ::fdatasync(fd) == 0 ? n : -errno;
+}
 
 /// What the threads of a queue share. It outlives the queue when one of them hangs in the kernel.
 class Workers {
@@ -92,9 +104,10 @@ class Workers {
       piece.since = Clock::now();
       const Request rest = piece.rest;
       const int fd = rest.file->fd();
+      const Caching caching = rest.file->caching();
       lock.unlock();
       if (step == Step::kAgainLater) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      const std::int64_t result = call_kernel(rest, fd);
+      const std::int64_t result = call_kernel(rest, fd, caching);
       lock.lock();
       if (result == KernelSeam::kNever) changed_.wait(lock, [this] { return lost_ != nullptr; });
       if (lost_) return;
@@ -102,12 +115,15 @@ class Workers {
     }
   }
 
-  std::int64_t call_kernel(const Request& piece, int fd) const {
+  std::int64_t call_kernel(const Request& piece, int fd, Caching caching) const {
     const Bytes bytes = seam_ ? seam_->ask(piece) : piece.bytes;
     const auto offset = static_cast<off_t>(piece.offset);
     const ssize_t moved = piece.op == Op::kRead ? ::pread(fd, piece.data, bytes, offset)
                                                 : ::pwrite(fd, piece.data, bytes, offset);
-    const std::int64_t result = moved >= 0 ? moved : -errno;
+    std::int64_t result = moved >= 0 ? moved : -errno;
+    if (result > 0 && piece.op == Op::kWrite && caching == Caching::kPageCache) {
+      result = settle(fd, offset, moved);
+    }
     return seam_ ? seam_->answer(piece, result) : result;
   }
 

@@ -82,6 +82,7 @@ class UringRing final : public Ring {
     } else {
       io_uring_prep_write(sqe, fd, rest.data, size, rest.offset);
     }
+    if (rest.op == Op::kWrite) sqe->rw_flags = write_flags(*rest.file);
     if (known) sqe->flags |= IOSQE_FIXED_FILE;
     io_uring_sqe_set_data(sqe, &piece);
   }

@@ -19,6 +19,7 @@
 #include "engine/base/error.h"
 #include "engine/base/file_kind.h"
 #include "engine/base/machine.h"
+#include "engine/bench/wear.h"
 #include "nvme/aligned.h"
 #include "nvme/io_queue.h"
 
@@ -102,6 +103,15 @@ std::string memlock_text(const Means& means, const nvme::File& file) {
   return fmt::format("{} ({} tried: {})", allowed, format_bytes(kPinned), queue->describe());
 }
 
+/// Of a folder that lies on one drive.
+void add_wear(const Place& place, Context& context) {
+  if (place.device.drives.size() != 1) return;
+  const auto wear = wear_of(place.device.drives.front());
+  if (!wear) return;
+  context.wear = text_of(*wear);
+  context.endurance = endurance_of(*wear);
+}
+
 void require_folder(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -130,6 +140,13 @@ void add_notes(Place& place) {
 }
 
 }  // namespace
+
+MachineContext machine_context() {
+  return {.date = fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr))),
+          .cpu = cpu_model().value_or("not known"),
+          .cores = std::thread::hardware_concurrency(),
+          .kernel = kernel_release()};
+}
 
 Place place_of(const std::string& path, nvme::AllowRam allow_ram) {
   Place place;
@@ -166,14 +183,12 @@ Means means_of(Place& place, nvme::Direct direct) {
   Means means;
   means.caching = file.caching();
   Context& context = means.context;
-  context.date = fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)));
-  context.cpu = cpu_model().value_or("not known");
-  context.cores = std::thread::hardware_concurrency();
-  context.kernel = kernel_release();
+  static_cast<MachineContext&>(context) = machine_context();
   context.path = place.folder;
   context.filesystem = place.on.type;
   context.device = place.device.text;
   context.free = place.on.free;
+  add_wear(place, context);
   add_engines(means);
   context.direct = direct_text(file, direct);
   context.memlock = memlock_text(means, file);

@@ -16,6 +16,9 @@
 
 namespace sluice::bench {
 
+/// Now, and here.
+MachineContext machine_context();
+
 /// A folder that can be measured.
 struct Place {
   std::string folder;  ///< as it is named without links

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/bench/memory_table.h"
 #include "engine/bench/table.h"
 
 namespace sluice::bench {
@@ -41,18 +42,32 @@ void add_values(Json& row, const Values& values) {
   row["cpu_s_per_gb"] = values.cpu_s_per_gb;
 }
 
-Json head(const std::string& name, const char* type) {
-  return {{"name", name}, {"run_name", name}, {"run_type", type}, {"threads", 1}};
+Json head(const std::string& name, const char* type, unsigned threads = 1) {
+  return {{"name", name}, {"run_name", name}, {"run_type", type}, {"threads", threads}};
+}
+
+Json iteration(Json row, int repetition, double real_s, double cpu_s) {
+  row["repetition_index"] = repetition;
+  row["iterations"] = 1;
+  row["real_time"] = real_s;
+  row["cpu_time"] = cpu_s;
+  row["time_unit"] = "s";
+  return row;
+}
+
+Json median_of(Json row, int repetitions) {
+  row["name"] = row["run_name"].get<std::string>() + "_median";
+  row["aggregate_name"] = "median";
+  row["aggregate_unit"] = "time";
+  row["repetitions"] = repetitions;
+  row["iterations"] = repetitions;
+  return row;
 }
 
 Json row_of(const std::string& target, const Measured& run) {
-  Json row = head(name_of_row(target, run.point), "iteration");
   const double gigabytes = static_cast<double>(run.read_bytes + run.written_bytes) / 1e9;
-  row["repetition_index"] = run.repetition;
-  row["iterations"] = 1;
-  row["real_time"] = run.seconds;
-  row["cpu_time"] = run.cpu_s_per_gb * gigabytes;
-  row["time_unit"] = "s";
+  Json row = iteration(head(name_of_row(target, run.point), "iteration"), run.repetition,
+                       run.seconds, run.cpu_s_per_gb * gigabytes);
   add_point(row, run.point);
   add_values(row, run);
   row["read_bytes"] = run.read_bytes;
@@ -62,13 +77,7 @@ Json row_of(const std::string& target, const Measured& run) {
 }
 
 Json row_of(const std::string& target, const Summary& summary) {
-  const std::string name = name_of_row(target, summary.point);
-  Json row = head(name, "aggregate");
-  row["name"] = name + "_median";
-  row["aggregate_name"] = "median";
-  row["aggregate_unit"] = "time";
-  row["repetitions"] = summary.repetitions;
-  row["iterations"] = summary.repetitions;
+  Json row = median_of(head(name_of_row(target, summary.point), "aggregate"), summary.repetitions);
   add_point(row, summary.point);
   add_values(row, summary);
   row["spread"] = summary.spread;
@@ -76,20 +85,46 @@ Json row_of(const std::string& target, const Summary& summary) {
   return row;
 }
 
+Json json_of(const std::string& verb, const MachineContext& machine) {
+  return {{"date", machine.date},
+          {"executable", "sluice bench " + verb},
+          {"num_cpus", machine.cores},
+          {"cpu", machine.cpu},
+          {"kernel", machine.kernel}};
+}
+
 Json json_of(const Context& context) {
-  return {{"date", context.date},
-          {"executable", "sluice bench nvme"},
-          {"num_cpus", context.cores},
-          {"cpu", context.cpu},
-          {"kernel", context.kernel},
-          {"path", context.path},
-          {"filesystem", context.filesystem},
-          {"device", context.device},
-          {"free_bytes", context.free},
-          {"engines", context.engines},
-          {"direct", context.direct},
-          {"memlock", context.memlock},
-          {"planned_write_bytes", context.planned_writes}};
+  Json all = json_of("nvme", context);
+  all.update({{"path", context.path},
+              {"filesystem", context.filesystem},
+              {"device", context.device},
+              {"free_bytes", context.free},
+              {"wear", context.wear},
+              {"engines", context.engines},
+              {"direct", context.direct},
+              {"memlock", context.memlock},
+              {"planned_write_bytes", context.planned_writes}});
+  return all;
+}
+
+Json head(const std::string& verb, const MemoryPoint& point, const char* type) {
+  const char* const stores = name_of(point.stores);
+  Json row = head(fmt::format("{}/{}/{}/{}/size:{}/threads:{}", verb, point.work, point.by, stores,
+                              point.size, point.threads),
+                  type, point.threads);
+  row["work"] = point.work;
+  row["by"] = point.by;
+  row["stores"] = stores;
+  row["parameters"] = point.parameters;
+  row["bytes"] = point.moved;
+  row["roof"] = point.roof;
+  return row;
+}
+
+std::string dumped(Json context, Json rows) {
+  const Json all = {{"context", std::move(context)}, {"benchmarks", std::move(rows)}};
+  // A path may hold bytes that are no UTF-8.
+  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 Json target_of(const DriveResult& result) {
@@ -120,9 +155,29 @@ std::string to_json(const std::vector<DriveResult>& results) {
     for (const Summary& summary : result.summaries) rows.push_back(row_of(result.name, summary));
   }
   context["targets"] = std::move(targets);
-  const Json all = {{"context", std::move(context)}, {"benchmarks", std::move(rows)}};
-  // A path may hold bytes that are no UTF-8.
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return dumped(std::move(context), std::move(rows));
+}
+
+std::string to_json(const std::string& verb, const MachineContext& machine,
+                    const std::vector<MemoryRun>& runs,
+                    const std::vector<MemorySummary>& summaries) {
+  Json rows = Json::array();
+  for (const MemoryRun& run : runs) {
+    Json row =
+        iteration(head(verb, run.point, "iteration"), run.repetition, run.seconds, run.cpu_seconds);
+    row["bytes_per_second"] = static_cast<double>(run.point.moved) / run.seconds;
+    rows.push_back(std::move(row));
+  }
+  for (const MemorySummary& summary : summaries) {
+    Json row = median_of(head(verb, summary.point, "aggregate"), summary.repetitions);
+    row["real_time"] = summary.seconds;
+    row["time_unit"] = "s";
+    row["bytes_per_second"] = summary.rate();
+    row["spread"] = summary.spread;
+    if (summary.roof_seconds > 0) row["of_roof"] = summary.of_roof();
+    rows.push_back(std::move(row));
+  }
+  return dumped(json_of(verb, machine), std::move(rows));
 }
 
 }  // namespace sluice::bench

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/report.h"
+#include "engine/bench/memory_command.h"
 #include "engine/bench/nvme_command.h"
 
 namespace {
@@ -34,11 +35,19 @@ void add_options(CLI::App& nvme, sluice::bench::NvmeArguments& arguments) {
                   "put the best values into this run file, and leave the rest of it as it is");
   nvme.add_option("--model", uses.model,
                   "what a step of a model of so many parameters takes, as 8B");
-  nvme.add_option("--endurance", uses.endurance,
-                  "of the drive, as 600TB: how long --model lets it last");
+  nvme.add_option(
+      "--endurance", uses.endurance,
+      "of the drive, as 600TB (else what it says of itself): how long --model lets it last");
   nvme.add_option("--tflops", uses.tflops,
                   "that the machine computes: how many tokens --model needs to hide the drive")
       ->check(CLI::PositiveNumber);
+}
+
+void add_options(CLI::App& verb, sluice::bench::MemoryArguments& arguments) {
+  verb.add_flag("--quick", arguments.quick,
+                "fewer and shorter rounds; of adam the best instructions alone");
+  verb.add_flag("--quiet", arguments.quiet, "print the results alone");
+  verb.add_option("--json", arguments.json, "also write all runs to this file");
 }
 
 int run(int argc, char** argv) {
@@ -47,15 +56,29 @@ int run(int argc, char** argv) {
   sluice::bench::NvmeArguments arguments;
   CLI::App* nvme = app.add_subcommand("nvme", "how fast drives are, and the best values of aio:");
   add_options(*nvme, arguments);
+  sluice::bench::MemoryArguments memory;
+  CLI::App* adam = app.add_subcommand(
+      "adam", "how fast the optimizer updates a model in memory, beside the roof of its bytes");
+  add_options(*adam, memory);
+  adam->add_option("--parameters", memory.most,
+                   "of the largest model, as 100M (else 1B, or what half of the memory holds)");
+  adam->add_option("--dtype", memory.dtype, "of gradients and weights for compute: bf16 or fp32");
+  CLI::App* copy = app.add_subcommand("copy", "how fast a run's copies to and from the device are");
+  add_options(*copy, memory);
+  copy->add_option("--size", memory.most, "of the largest buffer, as 64MiB (else 512MiB)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help
-    throw sluice::Error(sluice::Errc::kConfig,
-                        fmt::format("{} (sluice bench {}--help)", e.what(),
-                                    app.get_subcommands().empty() ? "" : "nvme "));
+    throw sluice::Error(
+        sluice::Errc::kConfig,
+        fmt::format(
+            "{} (sluice bench {}--help)", e.what(),
+            app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " "));
   }
-  const int code = sluice::bench::nvme(arguments);
+  const int code = adam->parsed()   ? sluice::bench::adam(memory)
+                   : copy->parsed() ? sluice::bench::copy(memory)
+                                    : sluice::bench::nvme(arguments);
   sluice::require_printed();
   return code;
 }

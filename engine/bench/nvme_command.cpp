@@ -153,6 +153,8 @@ Means means_together(const std::vector<DriveResult>& results, const std::string&
     devices.push_back(result.means.context.device);
   }
   means.context.path = name;
+  means.context.wear.clear();
+  means.context.endurance = 0;
   means.context.device = fmt::format("{}", fmt::join(devices, " and "));
   return means;
 }

@@ -62,17 +62,22 @@ struct Summary {
   double rate() const { return read_rate + write_rate; }
 };
 
-/// What the figures depend on. The preamble prints it, and the JSON's context has it.
-struct Context {
+struct MachineContext {
   std::string date;  ///< ISO 8601, UTC
   std::string cpu;
   unsigned cores = 0;
   std::string kernel;
+};
+
+/// What the figures depend on. The preamble prints it, and the JSON's context has it.
+struct Context : MachineContext {
   std::string path, filesystem, device;  ///< device: name and model, as far as they can be read
   Bytes free = 0;
-  std::string engines;  ///< usable ones, and why the others are not
-  std::string direct;   ///< O_DIRECT and its alignment, or why not
-  std::string memlock;  ///< the limit, and whether buffers could be registered
+  std::string wear;      ///< what the drive says of it; empty: nothing
+  double endurance = 0;  ///< bytes, by that; 0: not known
+  std::string engines;   ///< usable ones, and why the others are not
+  std::string direct;    ///< O_DIRECT and its alignment, or why not
+  std::string memlock;   ///< the limit, and whether buffers could be registered
   Bytes planned_writes = 0;
 };
 

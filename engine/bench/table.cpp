@@ -67,6 +67,7 @@ std::string preamble(const Context& context, const std::vector<std::string>& not
   line("path", fmt::format("{} ({}, {} free)", context.path, context.filesystem,
                            format_bytes(context.free)));
   line("drive", context.device);
+  if (!context.wear.empty()) line("wear", context.wear);
   line("machine", fmt::format("{}, {} cores, {}", context.cpu, context.cores, context.kernel));
   line("engines", context.engines);
   line("direct", context.direct);

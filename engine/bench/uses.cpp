@@ -107,7 +107,11 @@ Question question_of(const Uses& uses, const DriveResult& result) {
   question.rates = {result.winner->read_rate, result.winner->write_rate, rate(Traffic::kRead),
                     rate(Traffic::kWrite)};
   if (uses.tflops > 0) question.flops_per_s = uses.tflops * 1e12;
-  if (!uses.endurance.empty()) question.endurance = parse_endurance(uses.endurance);
+  if (!uses.endurance.empty()) {
+    question.endurance = parse_endurance(uses.endurance);
+  } else if (result.means.context.endurance > 0) {
+    question.endurance = result.means.context.endurance;
+  }
   return question;
 }
 

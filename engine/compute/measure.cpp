@@ -5,8 +5,8 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/error.h"
+#include "engine/base/host_memory.h"
 #include "engine/compute/model_ops.h"
-#include "engine/memory/host_memory.h"
 #include "engine/schedule/catalog.h"
 #include "engine/tensor/process.h"
 
@@ -103,7 +103,7 @@ train::Measured ModelOps::measure() {
     for (const OpId id : ops_of(setup_, block.kind)) {
       Scratch scratch;
       const OpBytes op = scratch_op(setup_, block, id, scratch);
-      tensor::Workspace arena = tensor::Workspace::measuring(memory::host_memory().available);
+      tensor::Workspace arena = tensor::Workspace::measuring(host_memory().available);
       const auto seconds_of_one = [&] {
         const Nanos begin = now_ns();
         run_in(arena, setup_, numerics_, op);

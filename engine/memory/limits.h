@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include "engine/memory/host_memory.h"
+#include "engine/base/host_memory.h"
 #include "engine/memory/ledger.h"
 #include "engine/memory/options.h"
 #include "gpu/device.h"

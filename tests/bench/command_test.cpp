@@ -184,5 +184,47 @@ TEST_F(CommandTest, BadPathsAndSizesAreRefused) {
   expect_refused("drive --allow-ram --fast", kConfig, "--fast");
 }
 
+TEST_F(CommandTest, SaysWhatTheOptimizerMakesOfMemory) {
+  const Ending ending = shell("$bench adam --quick --parameters 100K --dtype fp32 --json out.json");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_THAT(ending.said, AllOf(HasSubstr("machine "), HasSubstr("% of the roof"),
+                                 HasSubstr("  cpu_adam: {isa: ")));
+  const nlohmann::json all = json();
+  EXPECT_EQ(all.at("context").at("executable"), "sluice bench adam");
+  bool updates = false;
+  for (const auto& row : all.at("benchmarks")) {
+    EXPECT_GT(row.at("bytes_per_second"), 0) << row;
+    if (row.at("work") != "update" || row.at("run_type") != "aggregate") continue;
+    updates = true;
+    EXPECT_EQ(row.at("bytes"), 32 * row.at("parameters").get<std::uint64_t>());
+    EXPECT_GT(row.at("of_roof"), 0);
+  }
+  EXPECT_TRUE(updates);
+}
+
+TEST_F(CommandTest, SaysHowFastCopiesAre) {
+  const Ending ending = shell("$bench copy --quick --quiet --size 1MiB");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_THAT(ending.said, AllOf(HasSubstr("h2d"), HasSubstr("d2h"), HasSubstr("both"),
+                                 Not(HasSubstr("machine "))));
+}
+
+TEST_F(CommandTest, RefusesWhatMemoryCannotBeAsked) {
+  const auto refused = [&](const std::string& arguments, int code, const std::string& words) {
+    const Ending ending = shell("$bench " + arguments);
+    EXPECT_EQ(ending.code, code) << ending.said;
+    EXPECT_THAT(ending.said, AllOf(HasSubstr("error: "), HasSubstr(words)));
+    EXPECT_LE(std::ranges::count(ending.said, '\n'), 3) << ending.said;
+  };
+  refused("adam --parameters 100T", kDoesNotFit, "--parameters");
+  refused("adam --parameters 4K", kConfig, "at least 4096");
+  refused("adam --parameters many", kConfig, "many");
+  refused("adam --dtype fp16", kConfig, "--dtype fp16: bf16 or fp32");
+  refused("adam --json /nowhere/out.json", kIo, "--json /nowhere/out.json");
+  refused("copy --size 100TiB", kDoesNotFit, "--size");
+  refused("copy --size 4KiB", kConfig, "at least 1MiB");
+  refused("copy here", kConfig, "sluice bench copy --help");
+}
+
 }  // namespace
 }  // namespace sluice::bench

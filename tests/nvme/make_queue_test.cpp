@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "nvme/io_queue.h"
+#include "nvme/thread_queue.h"
 #include "nvme/uring_queue.h"
 #include "tests/nvme/buffer.h"
 #include "tests/support/errors.h"
@@ -27,15 +28,15 @@ using test::Buffer;
 using test::error_of;
 using testing::HasSubstr;
 
-/// Runs `action` on a thread that the kernel answers these system calls with EPERM, as containers
-/// do.
+/// Runs `action` on a thread that the kernel answers these system calls with `error`; so it does
+/// those that the thread starts.
 template <class Action>
-void without(const std::vector<unsigned>& system_calls, const Action& action) {
+void answered(int error, const std::vector<unsigned>& system_calls, const Action& action) {
   std::thread([&] {
     std::vector<sock_filter> code{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0)};  // the first word: which
     for (const unsigned call : system_calls) {
       code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1));
-      code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+      code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)));
     }
     code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
     const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
@@ -43,6 +44,12 @@ void without(const std::vector<unsigned>& system_calls, const Action& action) {
     ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
     action();
   }).join();
+}
+
+/// As containers do.
+template <class Action>
+void without(const std::vector<unsigned>& system_calls, const Action& action) {
+  answered(EPERM, system_calls, action);
 }
 
 TEST(MakeQueue, FallsBackToLibaioAloudWhereIoUringIsForbidden) {
@@ -149,6 +156,26 @@ TEST(UringQueue, ALostRingFailsEveryTicketInsteadOfHanging) {
   EXPECT_EQ(error.code, Errc::kIo);
   EXPECT_THAT(error.what(), HasSubstr("io_uring stopped working"));
   EXPECT_EQ(error_of([&] { queue->submit(request); }).code, Errc::kIo);
+}
+
+/// What write-back says, and nobody else.
+TEST(ThreadQueue, AWriteThroughThePageCacheCarriesTheErrorOfWriteBack) {
+  const test::TempFolder folder;
+  const File file = File::open(folder / "a", Access::kCreateNew, Caching::kPageCache);
+  const Buffer memory(64_KiB);
+  const auto write = [&] {
+    const auto queue = make_thread_queue({}, nullptr);
+    queue->submit(Request{Op::kWrite, &file, 0, memory.data(), memory.size()}).wait();
+  };
+  answered(EIO, {SYS_sync_file_range}, [&] {
+    const Error error = error_of(write);
+    EXPECT_EQ(error.code, Errc::kIo);
+    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr(file.path()), HasSubstr("Input/output")));
+  });
+  // Where the kernel has no such call, all of the file is synced.
+  answered(ENOSYS, {SYS_sync_file_range}, write);
+  answered(ENOSYS, {SYS_sync_file_range, SYS_fdatasync},
+           [&] { EXPECT_EQ(error_of(write).code, Errc::kIo); });
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-#include "engine/memory/host_memory.h"
+#include "engine/base/host_memory.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/support/errors.h"
 #include "tests/support/temp_folder.h"
 
-namespace sluice::memory {
+namespace sluice {
 namespace {
 
 using test::error_of;
@@ -103,4 +103,4 @@ TEST(HostMemory, OfThisMachineIsSomething) {
 }
 
 }  // namespace
-}  // namespace sluice::memory
+}  // namespace sluice

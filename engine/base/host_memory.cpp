@@ -1,4 +1,4 @@
-#include "engine/memory/host_memory.h"
+#include "engine/base/host_memory.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 
 #include "engine/base/error.h"
 
-namespace sluice::memory {
+namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
@@ -108,4 +108,4 @@ HostMemory host_memory(const std::string& root) {
   return least;
 }
 
-}  // namespace sluice::memory
+}  // namespace sluice

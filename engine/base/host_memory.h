@@ -5,7 +5,7 @@
 
 #include "engine/base/units.h"
 
-namespace sluice::memory {
+namespace sluice {
 
 struct HostMemory {
   Bytes available = 0;  ///< without swapping, and before a cgroup kills or throttles anybody
@@ -18,4 +18,4 @@ struct HostMemory {
 /// Throws  kEnv when /proc/meminfo does not say
 HostMemory host_memory(const std::string& root = "/");
 
-}  // namespace sluice::memory
+}  // namespace sluice
