@@ -95,8 +95,8 @@ int run(int argc, char** argv) {
 
   CLI::App* test = app.add_subcommand("test", "run the tests, as ./sluice test [CTEST ARGUMENTS]");
   test->allow_extras();
-  CLI::App* bench =
-      app.add_subcommand("bench", "measure drives and memory, as ./sluice bench nvme PATH (README.md)");
+  CLI::App* bench = app.add_subcommand(
+      "bench", "measure drives and memory, as ./sluice bench nvme PATH (README.md)");
   bench->allow_extras();
 
   try {
@@ -111,8 +111,9 @@ int run(int argc, char** argv) {
                         "the tests are run by the script ./sluice in the repository's folder");
   }
   if (bench->parsed()) {
-    throw sluice::Error(sluice::Errc::kConfig,
-                        "drives and memory are measured by the script ./sluice in the repository's folder");
+    throw sluice::Error(
+        sluice::Errc::kConfig,
+        "drives and memory are measured by the script ./sluice in the repository's folder");
   }
   if (train->parsed() && !arguments.dry_run) {
     return cli::train(arguments.file, arguments.overrides, cli::DryRun::kNo);
