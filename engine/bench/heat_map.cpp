@@ -183,9 +183,9 @@ class Page {
     // Squared: a tenth less than the fastest should be seen.
     const double share = std::pow(found->rate() / fastest, 2);
     return fmt::format(
-        R"(<td{} style="--share: {:.2f}" title="{}">{:.2f}<small>{:.0f} %</small></td>)",
+        R"(<td{} style="--share: {:.2f}" title="{}">{:.2f}<small>{}</small></td>)",
         chosen ? R"( class="chosen")" : "", share, escaped(title_of(*found)), found->rate() * 1e-9,
-        found->spread * 100);
+        found->repetitions > 1 ? fmt::format("{:.0f} %", found->spread * 100) : "one run");
   }
 
   std::span<const Summary> summaries_;

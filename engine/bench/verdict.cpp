@@ -75,7 +75,7 @@ std::uint64_t parse_parameters(std::string_view text) {
   const auto n = quantity(text, kCounts);
   SLUICE_CHECK(n && *n >= 1 && *n <= kLargest, kConfig,
                fmt::format("'{}' is not the size of a model: write its parameters as 8B, 1.3B or "
-                           "124M",
+                           "124M\n(of a run file: sluice train FILE --dry-run)",
                            text.substr(0, 60)));
   return static_cast<std::uint64_t>(std::llround(*n));
 }

@@ -8,6 +8,7 @@ namespace sluice::plan {
 namespace {
 
 using prefetch::Tier;
+using schedule::LaneKind;
 using schedule::Setup;
 
 std::string tiers(const Plan& plan) {
@@ -57,6 +58,16 @@ std::string traffic(const Plan& plan) {
   return text;
 }
 
+/// What drives wear by, in powers of ten as their data sheets have it (TBW).
+std::string wear(const Plan& plan) {
+  constexpr double kDay = 24 * 60 * 60;
+  if (!plan.programs.step) return {};
+  const auto bytes = static_cast<double>(moved(*plan.programs.step, LaneKind::kNvmeWrite));
+  if (bytes == 0) return {};
+  return fmt::format("\ndrives: {:.3g} GB written each step, {:.3g} TB a day at that pace",
+                     1e-9 * bytes, 1e-12 * bytes / plan.forecast.step_s * kDay);
+}
+
 /// Where weights are streamed, and there is a choice.
 std::string sweep(const Plan& plan) {
   const Setup& setup = plan.setup;
@@ -92,6 +103,7 @@ std::string report(const Plan& plan) {
   if (f.step_s <= 0) return text;
   text += fmt::format("\nsimulated step: {:.3g} s, bound {} {:.0f}%", f.step_s, f.bound,
                       100 * f.bound_share);
+  text += wear(plan);
   for (const Offer& o : f.offers) text += offer(o, f.step_s);
   return text;
 }

@@ -50,6 +50,7 @@ class Session::Loop {
     settle(0);
     if (pending_) report();  // its evaluation was not begun
     print_lanes();
+    if (written_ > 0) log::info(fmt::format("drives: {} written", format_bytes(written_)));
     if (!all) {
       if (profile_) profile_->write();
       return Outcome::kStopped;

@@ -75,6 +75,13 @@ TEST(HeatMap, HoldsEveryValueWithItsSpreadAndMarksTheChosen) {
   EXPECT_THAT(html, HasSubstr("read p50 / p99 / p99.9: 1000 / 2000 / 3000 us"));
 }
 
+TEST(HeatMap, SaysOfOneRunThatItHasNoSpread) {
+  std::vector<Summary> all = sweep();
+  all[0].repetitions = 1;
+  all[0].spread = 0;
+  EXPECT_THAT(heat_map(context(), all, {}), HasSubstr(">1.11<small>one run</small></td>"));
+}
+
 TEST(HeatMap, HasAGridForEachEngineOfATrafficAndNoneForWhatWasNotMeasured) {
   const std::string html = heat_map(context(), sweep(), {});
   EXPECT_EQ(count(html, "<table class=\"grid\">"), 3U);

@@ -43,6 +43,26 @@ TEST(Report, SaysHowLongAStepTakesAndWhatMoreMemoryWouldBuy) {
                           "\n1.0 GiB more of tiers.cpu.limit: step 12.3 -> 11.1 s (simulated)"));
 }
 
+/// 5 GB in 10 s are 43.2 TB a day.
+TEST(Report, SaysWhatDrivesAreWornByEachDay) {
+  auto residents = std::make_shared<prefetch::Residents>();
+  residents->seal();
+  auto step = std::make_shared<prefetch::Program>("step", residents);
+  for (const auto lane : {schedule::LaneKind::kNvmeRead, schedule::LaneKind::kNvmeWrite}) {
+    prefetch::Op op;
+    op.lane = schedule::lane_of(lane);
+    op.cost.bytes = lane == schedule::LaneKind::kNvmeRead ? 7e9 : 5e9;
+    step->op(op);
+  }
+  step->seal();
+  Plan plan = plan_of({1_GiB, 0, 0}, {1_GiB, 0, 0}, {1_GiB, 0, 0});
+  plan.lanes = schedule::make_lanes();
+  plan.programs.step = step;
+  plan.forecast = {10, "nvme-write", 0.9, {}};
+  EXPECT_THAT(report(plan), ::testing::HasSubstr("bound nvme-write 90%\ndrives: 5 GB written each "
+                                                 "step, 43.2 TB a day at that pace"));
+}
+
 TEST(Report, ListsThePoolsThatBytesMoveThrough) {
   auto residents = std::make_shared<prefetch::Residents>();
   residents->buffer({1, 1_MiB, prefetch::MemoryTag::kParam});
