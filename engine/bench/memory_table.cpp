@@ -7,7 +7,7 @@ namespace {
 
 std::string row(const MemorySummary& summary) {
   const MemoryPoint& point = summary.point;
-  const double items = static_cast<double>(point.parameters);
+  const auto items = static_cast<double>(point.parameters);
   return fmt::format(
       "{:<7} {:<7} {:<9} {:>7} {:>7} {:>9} {:>7.1f} {:>6} {:>7} {:>4}\n", point.work, point.by,
       name_of(point.stores), point.threads, point.size,
