@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <future>
 #include <map>
 #include <memory>
 
@@ -41,9 +42,23 @@ class Look {
     const double one = seconds_of([&] { request(op, 0).wait(); });
     Rate rate{static_cast<double>(kLookedAt) / one, 0};
     if (one > kSlowSeconds) return rate;
-    rate.together = sustained(op);
+    rate.together = sustained(op, 0, kRequests, [](double seconds, std::size_t done) {
+      return seconds > kMostSeconds || (seconds > kLeastSeconds && done >= kEnoughRequests);
+    });
     rate.alone = std::min(rate.alone, rate.together);  // it came first: out of a cache, perhaps
     return rate;
+  }
+  /// See Speed. Each direction has a half of the file, for as long as the slower one needs.
+  double overlap(const Speed& alone) {
+    const double r = alone.read.together, w = alone.write.together;
+    if (r == 0 || w == 0) return 1;  // too slow to be asked
+    const double wanted = static_cast<double>(kEnoughRequests * kLookedAt) / std::min(r, w);
+    const double most = std::clamp(wanted, kLeastSeconds, kMostSeconds);
+    const auto over = [most](double seconds, std::size_t) { return seconds > most; };
+    auto written = std::async(std::launch::async,
+                              [&] { return sustained(Op::kWrite, 0, kRequests / 2, over); });
+    const double read = sustained(Op::kRead, kRequests / 2, kRequests / 2, over);
+    return std::clamp(read / r + written.get() / w, 1.0, 2.0);
   }
   /// Space that was only reserved is paid for at the first write.
   void fill() {
@@ -64,19 +79,20 @@ class Look {
   }
 
   /// Once the first burst is over. A slow drive is asked for longer: one that answers in bursts of
-  /// a tenth of a second says little in two of them.
-  double sustained(Op op) {
+  /// a tenth of a second says little in two of them. `over` is asked how long it has gone on, and
+  /// how many requests that were.
+  template <class Over>
+  double sustained(Op op, std::size_t first, std::size_t count, const Over& over) {
     std::deque<Ticket> in_flight;
     std::size_t asked = 0, done = 0;
     const Nanos begin = now_ns();
     Nanos from = 0, now = begin;
     const auto enough = [&] {
       if (from == 0 || done < kAtATime) return false;
-      const double seconds = to_seconds(now - from);
-      return seconds > kMostSeconds || (seconds > kLeastSeconds && done >= kEnoughRequests);
+      return over(to_seconds(now - from), done);
     };
     while (!enough()) {
-      while (in_flight.size() < kAtATime) in_flight.push_back(request(op, asked++));
+      while (in_flight.size() < kAtATime) in_flight.push_back(request(op, first + asked++ % count));
       in_flight.front().wait();
       in_flight.pop_front();
       now = now_ns();
@@ -103,7 +119,7 @@ void add(Rate& sum, const Rate& rate) {
 
 Speed part_of(const Speed& speed, double share) {
   const auto rate = [&](const Rate& r) { return Rate{r.alone * share, r.together * share}; };
-  return {rate(speed.read), rate(speed.write)};
+  return {rate(speed.read), rate(speed.write), speed.overlap};
 }
 
 }  // namespace
@@ -111,7 +127,7 @@ Speed part_of(const Speed& speed, double share) {
 double Speed::both() const {
   const double r = std::max(read.alone, read.together);
   const double w = std::max(write.alone, write.together);
-  return 1 / (1 / r + 1 / w);
+  return 1 / std::max({1 / r, 1 / w, (1 / r + 1 / w) / overlap});
 }
 
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options) {
@@ -123,7 +139,9 @@ std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options&
     Look look(path, options);
     look.fill();
     const Rate write = look.rate(Op::kWrite);
-    drives[drive] = {look.rate(Op::kRead), write};
+    Speed speed{look.rate(Op::kRead), write};
+    speed.overlap = look.overlap(speed);
+    drives[drive] = speed;
   }
   std::vector<Speed> speeds;
   for (const std::string& path : paths) {
@@ -135,10 +153,14 @@ std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options&
 
 Speed together(const std::vector<Speed>& speeds) {
   Speed all;
+  double both = 0, overlap = 0;  // each counts as much as it moves
   for (const Speed& speed : speeds) {
     add(all.read, speed.read);
     add(all.write, speed.write);
+    both += speed.both();
+    overlap += speed.overlap * speed.both();
   }
+  all.overlap = overlap / both;
   return all;
 }
 

@@ -18,13 +18,16 @@ struct Rate {
 };
 struct Speed {
   Rate read, write;
+  /// What both directions move at once, each as a part of what it moves alone, added up: from 1,
+  /// where one takes its time from the other, to 2, where they do not touch.
+  double overlap = 1;
   /// Beside other drives, where as much is read as is written.
   double both() const;
 };
 
 inline constexpr Bytes kLookedAt = 4_MiB;
 
-/// Of each path by itself; each drive takes half a second, a slow one up to four. Paths of one
+/// Of each path by itself; each drive takes a second, a slow one up to six. Paths of one
 /// filesystem are one drive: it is looked at once, and each of them has an equal part of its speed.
 /// A folder that is not there yet is looked at in its nearest parent.
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options);

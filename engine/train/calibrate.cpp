@@ -95,6 +95,7 @@ plan::Rates rates_of(const Timings& timings) {
   if (timings.drives) {
     rates.nvme_read = throughput(timings.drives->read);
     rates.nvme_write = throughput(timings.drives->write);
+    rates.nvme_overlap = timings.drives->overlap;
   }
   if (timings.copy > 0) rates.copy = static_cast<double>(kCopied) / timings.copy;
   return rates;

@@ -21,6 +21,8 @@ TEST(Speed, OfAPathIsWhatTheLookMovedInItsTimeAndLeavesNothing) {
       EXPECT_GE(rate.together, rate.alone);
     }
   }
+  EXPECT_GE(speeds[0].overlap, 1);
+  EXPECT_LE(speeds[0].overlap, 2);
   EXPECT_TRUE(folder.empty());
 }
 
@@ -29,6 +31,10 @@ TEST(Speed, OfBothDirectionsIsThatOfAByteThereAndBack) {
   EXPECT_DOUBLE_EQ(drive.both(), 2e9);
   const Speed slow{{3e6, 0}, {6e6, 0}};
   EXPECT_DOUBLE_EQ(slow.both(), 2e6);
+  const Speed some{{3e9, 6e9}, {2e9, 3e9}, 1.2};
+  EXPECT_DOUBLE_EQ(some.both(), 2.4e9);
+  const Speed apart{{3e9, 6e9}, {2e9, 3e9}, 2};
+  EXPECT_DOUBLE_EQ(apart.both(), 3e9) << "the slower direction alone";
 }
 
 TEST(Speed, OfSeveralPathsIsTheirSum) {
@@ -36,6 +42,8 @@ TEST(Speed, OfSeveralPathsIsTheirSum) {
   EXPECT_DOUBLE_EQ(all.read.alone, 1 + 5);
   EXPECT_DOUBLE_EQ(all.read.together, 2 + 5);
   EXPECT_DOUBLE_EQ(all.write.together, 4 + 6);
+  // The second moves three times as much.
+  EXPECT_DOUBLE_EQ(together({{{1, 2}, {1, 2}, 1}, {{1, 3}, {1, 3}, 2}}).overlap, 1.75);
 }
 
 TEST(Speed, OfADriveIsSharedByItsPaths) {

@@ -53,10 +53,11 @@ TEST(Rates, WhatIsCheckedTakesACoreBesideTheTransfer) {
   for (const LaneKind lane : {LaneKind::kNvmeRead, LaneKind::kNvmeWrite}) {
     EXPECT_NEAR(cost.seconds(op_of(OpId::kReadState, lane, {2e9, 0})), 2, 1e-9);
     const auto& demands = cost.lanes[schedule::lane_of(lane)].demands;
-    ASSERT_EQ(demands.size(), 2U);
+    ASSERT_EQ(demands.size(), 3U);
     EXPECT_DOUBLE_EQ(demands[0].share, 0.125);
-    EXPECT_DOUBLE_EQ(demands[1].share, 0.25);
-    EXPECT_EQ(cost.resources[demands[1].resource].name, "cores");
+    EXPECT_DOUBLE_EQ(demands[1].share, 0.125);
+    EXPECT_DOUBLE_EQ(demands[2].share, 0.25);
+    EXPECT_EQ(cost.resources[demands[2].resource].name, "cores");
   }
 }
 
@@ -77,6 +78,22 @@ TEST(Rates, ADriveThatIsFasterWithManyTransfersIsOnlyPartlyUsedByOne) {
   EXPECT_EQ(read.resource, write.resource) << "reads and writes share the drives";
   EXPECT_DOUBLE_EQ(read.share, 0.25);
   EXPECT_DOUBLE_EQ(write.share, 1.0);
+}
+
+/// Both at once take a drive whose directions do not touch as long as one; more of one direction do
+/// not get faster by that.
+TEST(Rates, DirectionsThatDoNotTouchTakeNothingFromEachOther) {
+  Rates rates;
+  rates.nvme_read = rates.nvme_write = {1e9, 2e9};
+  rates.nvme_overlap = 2;
+  const auto cost = cost_model(rates, schedule::make_lanes());
+  const auto& read = cost.lanes[schedule::lane_of(LaneKind::kNvmeRead)].demands;
+  const auto& write = cost.lanes[schedule::lane_of(LaneKind::kNvmeWrite)].demands;
+  EXPECT_EQ(read.at(0).resource, write.at(0).resource);
+  EXPECT_DOUBLE_EQ(read.at(0).share, 0.25);
+  EXPECT_NE(read.at(1).resource, write.at(1).resource);
+  EXPECT_DOUBLE_EQ(read.at(1).share, 0.5);
+  EXPECT_DOUBLE_EQ(write.at(1).share, 0.5);
 }
 
 }  // namespace

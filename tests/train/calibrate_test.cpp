@@ -40,7 +40,7 @@ plan::Rates look(schedule::Options homes, const std::string& nvme_folder,
 TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
   constexpr double kMiB = 1 << 20;
   const Timings timings{
-      .copy = 4, .update = 7, .sum = 2, .drives = nvme::Speed{{1e9, 2e9}, {3e9, 0}}};
+      .copy = 4, .update = 7, .sum = 2, .drives = nvme::Speed{{1e9, 2e9}, {3e9, 0}, 1.5}};
   const plan::Rates rates = rates_of(timings);
   EXPECT_DOUBLE_EQ(rates.copy, 16 * kMiB / 4);
   EXPECT_DOUBLE_EQ(rates.adam, (3 + 3 + 1) * 4 * kMiB / 7);
@@ -49,6 +49,7 @@ TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
   EXPECT_EQ(rates.nvme_read.together, 2e9);
   EXPECT_EQ(rates.nvme_write.alone, 3e9);
   EXPECT_EQ(rates.nvme_write.together, 0) << "it was not asked";
+  EXPECT_EQ(rates.nvme_overlap, 1.5);
 
   const plan::Rates host = rates_of(Timings{.update = 1, .sum = 1});
   EXPECT_EQ(host.copy, plan::Rates{}.copy);
