@@ -21,8 +21,8 @@ struct Search {
 
 /// Looks at every other placement of a draft that its limits cannot hold: with as few micro-batches
 /// together as the draft has; with its chunks, and with small ones if it needs them and there are
-/// not too many. Any of them is found soonest where most is offloaded. Takes half of what the budget
-/// has left: to write a unit takes twice as long as to simulate it.
+/// not too many. Any of them is found soonest where most is offloaded. Takes half of what the
+/// budget has left: to write a unit takes twice as long as to simulate it.
 Search search(const Plan& draft, std::int64_t evaluation_batches, Wanted wanted,
               const Budget& budget);
 
