@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/nvme/tier.h"
 #include "engine/base/clock.h"
 #include "engine/base/error.h"
 #include "engine/base/machine.h"
 #include "nvme/aligned.h"
-#include "nvme/speed.h"
 #include "nvme/store.h"
 
 namespace sluice {
@@ -82,9 +82,8 @@ void run(double seconds, nvme::Engine engine, const std::vector<nvme::Op>& ops,
          const std::vector<std::string>& folders) {
   nvme::Options options;
   options.engine = engine;
-  std::vector<double> speeds;
-  for (const nvme::Speed& speed : nvme::look_at(folders, options)) speeds.push_back(speed.both());
-  nvme::Store store(folders, kRequests * kRequest, options, nvme::AllowRam::kYes, speeds);
+  nvme::Store store(folders, kRequests * kRequest, options, nvme::AllowRam::kYes,
+                    speeds_of(folders, options));
   std::vector<nvme::Extent> extents;
   for (std::size_t i = 0; i < kRequests; ++i) extents.push_back(store.allocate(kRequest));
   {  // space that was only reserved is paid for at the first write
@@ -126,19 +125,17 @@ void run(double seconds, nvme::Engine engine, const std::vector<nvme::Op>& ops,
 
 int main(int argc, char** argv) {
   using namespace sluice;
-  const std::map<std::string, nvme::Engine> engines = {{"io_uring", nvme::Engine::kIoUring},
-                                                       {"libaio", nvme::Engine::kLibaio},
-                                                       {"threads", nvme::Engine::kThreads}};
   const std::map<std::string, std::vector<nvme::Op>> kinds = {
       {"read", {nvme::Op::kRead}},
       {"write", {nvme::Op::kWrite}},
       {"mixed", {nvme::Op::kRead, nvme::Op::kWrite}}};
-  if (argc < 5 || !engines.contains(argv[2]) || !kinds.contains(argv[3])) {
+  const auto engine = argc > 2 ? engine_named(argv[2]) : std::nullopt;
+  if (argc < 5 || !engine || !kinds.contains(argv[3])) {
     fmt::print(stderr, "usage: drive SECONDS io_uring|libaio|threads read|write|mixed FOLDER...\n");
     return 2;
   }
   try {
-    run(std::stod(argv[1]), engines.at(argv[2]), kinds.at(argv[3]), {argv + 4, argv + argc});
+    run(std::stod(argv[1]), *engine, kinds.at(argv[3]), {argv + 4, argv + argc});
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

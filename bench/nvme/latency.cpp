@@ -10,16 +10,15 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/nvme/tier.h"
 #include "engine/base/clock.h"
 #include "engine/base/error.h"
 #include "nvme/aligned.h"
-#include "nvme/speed.h"
 #include "nvme/store.h"
 
 namespace sluice {
@@ -84,9 +83,8 @@ void print_row(Bytes n, std::vector<double>& alone, std::vector<double>& beside)
 void run(double seconds, nvme::Engine engine, const std::vector<std::string>& folders) {
   nvme::Options options;
   options.engine = engine;
-  std::vector<double> speeds;
-  for (const nvme::Speed& speed : nvme::look_at(folders, options)) speeds.push_back(speed.both());
-  nvme::Store store(folders, kRead + kRequests * kRequest, options, nvme::AllowRam::kYes, speeds);
+  nvme::Store store(folders, kRead + kRequests * kRequest, options, nvme::AllowRam::kYes,
+                    speeds_of(folders, options));
   const nvme::AlignedBytes memory = nvme::allocate_aligned((kAtATime + 1) * kRequest);
   const std::span<std::byte> written{memory.get(), kAtATime * kRequest};
   const std::span<std::byte> read_into{memory.get() + kAtATime * kRequest, kRequest};
@@ -121,15 +119,13 @@ void run(double seconds, nvme::Engine engine, const std::vector<std::string>& fo
 
 int main(int argc, char** argv) {
   using namespace sluice;
-  const std::map<std::string, nvme::Engine> engines = {{"io_uring", nvme::Engine::kIoUring},
-                                                       {"libaio", nvme::Engine::kLibaio},
-                                                       {"threads", nvme::Engine::kThreads}};
-  if (argc < 4 || !engines.contains(argv[2])) {
+  const auto engine = argc > 2 ? engine_named(argv[2]) : std::nullopt;
+  if (argc < 4 || !engine) {
     fmt::print(stderr, "usage: latency SECONDS io_uring|libaio|threads FOLDER...\n");
     return 2;
   }
   try {
-    run(std::stod(argv[1]), engines.at(argv[2]), {argv + 3, argv + argc});
+    run(std::stod(argv[1]), *engine, {argv + 3, argv + argc});
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

@@ -61,6 +61,13 @@ std::span<T> as(std::span<std::byte> bytes) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
+/// Parameters [begin, end) of `n`.
+std::span<std::byte> cut(std::span<std::byte> all, std::uint64_t n, std::size_t begin,
+                         std::size_t end) {
+  const Bytes width = all.size() / n;
+  return all.subspan(begin * width, (end - begin) * width);
+}
+
 /// The arrays lie one behind the other; a smaller model is the beginning of each.
 struct Arrays {
   Arrays(std::uint64_t parameters, DType of_gradient)
@@ -165,13 +172,10 @@ class Cases {
                               Stores stores) const {
     return [arrays = arrays_, n = size_.parameters, workers, stores] {
       workers->for_grains(n, [&](std::size_t begin, std::size_t end) {
-        const auto part = [&](std::span<std::byte> all, Bytes width) {
-          return all.subspan(begin * width, (end - begin) * width);
-        };
-        const Bytes width = size_of(arrays->type);
+        const auto part = [&](std::span<std::byte> all) { return cut(all, n, begin, end); };
         touch_update(stores,
-                     {part(arrays->master(n), 4), part(arrays->m(n), 4), part(arrays->v(n), 4),
-                      part(arrays->gradient(n), width), part(arrays->published(n), width)},
+                     {part(arrays->master(n)), part(arrays->m(n)), part(arrays->v(n)),
+                      part(arrays->gradient(n)), part(arrays->published(n))},
                      0);
       });
     };
@@ -180,9 +184,7 @@ class Cases {
   std::function<void()> read(const std::shared_ptr<const cpu_adam::Workers>& workers) const {
     return [arrays = arrays_, n = size_.parameters, workers] {
       workers->for_grains(n, [&](std::size_t begin, std::size_t end) {
-        const Bytes width = size_of(arrays->type);
-        arrays->seen ^=
-            touch_read(arrays->gradient(n).subspan(begin * width, (end - begin) * width));
+        arrays->seen ^= touch_read(cut(arrays->gradient(n), n, begin, end));
       });
     };
   }

@@ -20,6 +20,7 @@
 #include "engine/bench/json.h"
 #include "engine/bench/memory_table.h"
 #include "engine/bench/progress.h"
+#include "engine/bench/table.h"
 #include "engine/bench/verdict.h"
 
 namespace sluice::bench {
@@ -85,10 +86,7 @@ int run(const char* verb, const std::vector<MemoryCase>& cases, const MemoryArgu
   const MemoryEffort& effort = arguments.quick ? kQuick : kUsual;
   const MachineContext machine = machine_context();
   Progress progress(arguments.quiet ? Talk::kNone : usual_talk());
-  if (!arguments.quiet) {
-    log::info(
-        fmt::format("machine     {}, {} cores, {}", machine.cpu, machine.cores, machine.kernel));
-  }
+  if (!arguments.quiet) log::info("machine     " + text_of(machine));
   watch_stop_signals("stopping after what is being measured");
   const double visits = static_cast<double>(cases.size()) * effort.rounds;
   progress.begin(verb, 1.5 * visits * effort.seconds);

@@ -59,6 +59,10 @@ std::string rates_text(double read_rate, double write_rate) {
   return text + "GB/s";
 }
 
+std::string text_of(const MachineContext& machine) {
+  return fmt::format("{}, {} cores, {}", machine.cpu, machine.cores, machine.kernel);
+}
+
 std::string preamble(const Context& context, const std::vector<std::string>& notes) {
   std::string text;
   const auto line = [&](const char* what, const std::string& value) {
@@ -68,7 +72,7 @@ std::string preamble(const Context& context, const std::vector<std::string>& not
                            format_bytes(context.free)));
   line("drive", context.device);
   if (!context.wear.empty()) line("wear", context.wear);
-  line("machine", fmt::format("{}, {} cores, {}", context.cpu, context.cores, context.kernel));
+  line("machine", text_of(static_cast<const MachineContext&>(context)));
   line("engines", context.engines);
   line("direct", context.direct);
   line("memlock", context.memlock);

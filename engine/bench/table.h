@@ -19,6 +19,8 @@ std::string text_of(const Point& point);
 /// "read 2.1 write 1.9 GB/s", of what there is.
 std::string rates_text(double read_rate, double write_rate);
 
+/// "CPU, 2 cores, Linux 6.1".
+std::string text_of(const MachineContext& machine);
 std::string preamble(const Context& context, const std::vector<std::string>& notes);
 /// With a head; one line each, in this order.
 std::string table(const std::vector<Summary>& summaries);
