@@ -1,24 +1,21 @@
 /// Memory that O_DIRECT takes: it begins on a multiple of kAlignment.
 #pragma once
 
-#include <cstddef>
-#include <memory>
-#include <new>
+#include <cstring>
 
+#include "engine/base/pages.h"
 #include "engine/base/units.h"
 
 namespace sluice::nvme {
 
-struct FreeAligned {
-  void operator()(std::byte* memory) const noexcept {
-    ::operator delete[](memory, std::align_val_t{kAlignment});
-  }
-};
-using AlignedBytes = std::unique_ptr<std::byte[], FreeAligned>;
+using AlignedBytes = PageBytes;
 
-/// `n` bytes, all zero.
+/// `n` bytes above 0, all zero and each of its own: where nothing was written, the kernel would
+/// have a drive write one page over and over.
 inline AlignedBytes allocate_aligned(Bytes n) {
-  return AlignedBytes(new (std::align_val_t{kAlignment}) std::byte[n]());
+  AlignedBytes bytes = take_pages(n);
+  std::memset(bytes.get(), 0, n);
+  return bytes;
 }
 
 }  // namespace sluice::nvme
