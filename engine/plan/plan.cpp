@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/plan/choose.h"
 #include "engine/plan/draft.h"
+#include "engine/plan/hiding.h"
 #include "engine/plan/placements.h"
 #include "engine/plan/refusal.h"
 
@@ -51,6 +52,7 @@ Forecast forecast(Candidate& candidate, const Setup& open, const Terms& terms) {
   const auto busiest = std::max_element(step->busy.begin(), step->busy.end());
   forecast.bound = plan.lanes[static_cast<std::size_t>(busiest - step->busy.begin())].name;
   forecast.bound_share = step->seconds > 0 ? std::min(1.0, *busiest / step->seconds) : 0;
+  forecast.hiding = hide_drives(*plan.programs.step, plan.setup, terms.cost);
   const bool all = has_all(candidate);
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     if (all) {

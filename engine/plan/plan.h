@@ -56,12 +56,19 @@ struct Offer {
       step_s;  ///< as it is now: nothing; nullopt: too long to simulate that often
 };
 
+/// What drives take of a step, and where that no longer matters.
+struct Hiding {
+  double drives_s = 0;
+  std::optional<double> tokens;  ///< a step whose computing takes as long; nullopt: none does
+};
+
 /// The simulated step.
 struct Forecast {
   double step_s = 0;
   std::string bound;       ///< the busiest lane
   double bound_share = 0;  ///< of the step
   std::vector<Offer> offers;
+  Hiding hiding{};
 };
 
 struct Plan {

@@ -58,14 +58,23 @@ std::string traffic(const Plan& plan) {
   return text;
 }
 
-/// What drives wear by, in powers of ten as their data sheets have it (TBW).
-std::string wear(const Plan& plan) {
+/// In powers of ten, as the data sheets of drives have what wears them (TBW).
+std::string drives(const Plan& plan) {
   constexpr double kDay = 24 * 60 * 60;
   if (!plan.programs.step) return {};
-  const auto bytes = static_cast<double>(moved(*plan.programs.step, LaneKind::kNvmeWrite));
-  if (bytes == 0) return {};
-  return fmt::format("\ndrives: {:.3g} GB written each step, {:.3g} TB a day at that pace",
-                     1e-9 * bytes, 1e-12 * bytes / plan.forecast.step_s * kDay);
+  const auto gb = [&](LaneKind lane) {
+    return 1e-9 * static_cast<double>(moved(*plan.programs.step, lane));
+  };
+  const double read = gb(LaneKind::kNvmeRead), written = gb(LaneKind::kNvmeWrite);
+  if (read + written == 0) return {};
+  const Forecast& f = plan.forecast;
+  return fmt::format(
+      "\ndrives: {:.3g} GB read and {:.3g} GB written each step, {:.3g} TB a day at that pace"
+      "\ndrives: {:.3g} s of each step; {}",
+      read, written, 1e-3 * written / f.step_s * kDay, f.hiding.drives_s,
+      f.hiding.tokens
+          ? fmt::format("computing takes as long at {:.0f} tokens a step", *f.hiding.tokens)
+          : "with more tokens a step they only take longer than computing");
 }
 
 /// Where weights are streamed, and there is a choice.
@@ -103,7 +112,7 @@ std::string report(const Plan& plan) {
   if (f.step_s <= 0) return text;
   text += fmt::format("\nsimulated step: {:.3g} s, bound {} {:.0f}%", f.step_s, f.bound,
                       100 * f.bound_share);
-  text += wear(plan);
+  text += drives(plan);
   for (const Offer& o : f.offers) text += offer(o, f.step_s);
   return text;
 }

@@ -44,7 +44,7 @@ TEST(Report, SaysHowLongAStepTakesAndWhatMoreMemoryWouldBuy) {
 }
 
 /// 5 GB in 10 s are 43.2 TB a day.
-TEST(Report, SaysWhatDrivesAreWornByEachDay) {
+TEST(Report, SaysWhatDrivesMoveAndAreWornByAndWhereThatIsHidden) {
   auto residents = std::make_shared<prefetch::Residents>();
   residents->seal();
   auto step = std::make_shared<prefetch::Program>("step", residents);
@@ -58,9 +58,17 @@ TEST(Report, SaysWhatDrivesAreWornByEachDay) {
   Plan plan = plan_of({1_GiB, 0, 0}, {1_GiB, 0, 0}, {1_GiB, 0, 0});
   plan.lanes = schedule::make_lanes();
   plan.programs.step = step;
-  plan.forecast = {10, "nvme-write", 0.9, {}};
-  EXPECT_THAT(report(plan), ::testing::HasSubstr("bound nvme-write 90%\ndrives: 5 GB written each "
-                                                 "step, 43.2 TB a day at that pace"));
+  plan.forecast = {10, "nvme-write", 0.9, {}, {9, 12345.4}};
+  const std::string first =
+      "bound nvme-write 90%\n"
+      "drives: 7 GB read and 5 GB written each step, 43.2 TB a day at that pace\n"
+      "drives: 9 s of each step; ";
+  EXPECT_THAT(report(plan),
+              ::testing::EndsWith(first + "computing takes as long at 12345 tokens a step"));
+  plan.forecast.hiding.tokens = std::nullopt;
+  EXPECT_THAT(
+      report(plan),
+      ::testing::EndsWith(first + "with more tokens a step they only take longer than computing"));
 }
 
 TEST(Report, ListsThePoolsThatBytesMoveThrough) {
