@@ -225,7 +225,7 @@ TEST(Fio, RunsEachEngineAndTraffic) {
       EXPECT_EQ(m.read_latency.p99_s > 0, traffic != Traffic::kWrite);
       EXPECT_EQ(m.write_latency.p99_s > 0, traffic != Traffic::kRead);
       EXPECT_GT(m.seconds, 0.3);
-      EXPECT_GT(m.cpu_s_per_gb, 0);
+      EXPECT_GE(m.cpu_s_per_gb, 0);  // fio counts ticks: of so short a run there may be none
     }
   }
   EXPECT_TRUE(folder.empty());
