@@ -33,7 +33,7 @@ void check_writable(const std::string& path) {
   const std::string at = nearest_existing(path);
   std::error_code error;
   SLUICE_CHECK(fs::is_directory(at, error), kConfig,
-               fmt::format("tiers.nvme.paths: {} is not a folder", at));
+               fmt::format("tiers.nvme.paths: {} is not a folder; name one on a drive", at));
   SLUICE_CHECK(::access(at.c_str(), W_OK | X_OK) == 0, kConfig,
                fmt::format("tiers.nvme.paths: {}: cannot write to {}: {}", path, at,
                            std::generic_category().message(errno)));
@@ -84,7 +84,8 @@ File make_file(const std::string& folder, Caching caching) {
 }
 
 /// Empty when O_DIRECT really works here, else what went wrong. Opening with the flag proves
-/// nothing: some filesystems take it and fail, or lie, at the first transfer.
+/// nothing: some filesystems take it and fail, or lie, at the first transfer. Throws kBudget when
+/// there is no room to try.
 std::string why_not_direct(const std::string& folder) {
   constexpr std::size_t kBytes = kAlignment;
   const AlignedBytes written = allocate_aligned(kBytes);
@@ -94,9 +95,16 @@ std::string why_not_direct(const std::string& folder) {
     const File file = make_file(folder, Caching::kDirect);
     if (::pwrite(file.fd(), written.get(), kBytes, 0) != static_cast<ssize_t>(kBytes) ||
         ::pread(file.fd(), read_back.get(), kBytes, 0) != static_cast<ssize_t>(kBytes)) {
-      return std::generic_category().message(errno);
+      const int error = errno;
+      const std::string why = std::generic_category().message(error);
+      if (error != ENOSPC && error != EDQUOT) return why;
+      throw Error(Errc::kBudget,
+                  fmt::format("{}: not even {} can be written: {}; free some space there, or leave "
+                              "this folder out",
+                              folder, format_bytes(kBytes), why));
     }
   } catch (const Error& error) {
+    if (error.code == Errc::kBudget) throw;
     return error.what();
   }
   const bool same = std::memcmp(written.get(), read_back.get(), kBytes) == 0;
@@ -143,10 +151,8 @@ std::vector<Store::Folder> Store::open_folders(const std::vector<std::string>& p
   std::vector<Folder> folders;
   for (const Site& site : sites) {
     if (site.on.medium == Medium::kRam) {
-      log::warning(
-          fmt::format("{} is {}: what goes to the nvme tier stays in memory "
-                      "(tiers.nvme.allow_ram_path is set)",
-                      site.path, site.on.type));
+      log::warning(fmt::format("{} is {}: what is written there stays in memory, as was allowed",
+                               site.path, site.on.type));
     }
     File file = open_unnamed(site.path, direct);
     if (direct == Direct::kAuto && file.caching() == Caching::kPageCache) {

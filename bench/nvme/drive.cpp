@@ -130,12 +130,13 @@ int main(int argc, char** argv) {
       {"write", {nvme::Op::kWrite}},
       {"mixed", {nvme::Op::kRead, nvme::Op::kWrite}}};
   const auto engine = argc > 2 ? engine_named(argv[2]) : std::nullopt;
-  if (argc < 5 || !engine || !kinds.contains(argv[3])) {
+  const auto seconds = argc > 1 ? seconds_named(argv[1]) : std::nullopt;
+  if (argc < 5 || !seconds || !engine || !kinds.contains(argv[3])) {
     fmt::print(stderr, "usage: drive SECONDS io_uring|libaio|threads read|write|mixed FOLDER...\n");
     return 2;
   }
   try {
-    run(std::stod(argv[1]), *engine, kinds.at(argv[3]), {argv + 4, argv + argc});
+    run(*seconds, *engine, kinds.at(argv[3]), {argv + 4, argv + argc});
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

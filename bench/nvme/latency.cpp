@@ -56,16 +56,17 @@ class Writer {
   std::jthread thread_;  // last: it uses what stands above
 };
 
-/// Seconds of single reads of `n` bytes, for so many seconds.
+/// Seconds of single reads of `n` bytes, one at least, for so many seconds.
 void read(nvme::Store& store, const nvme::Extent& from, std::span<std::byte> memory, double seconds,
           std::mt19937_64& random, std::vector<double>& took) {
   const Bytes n = memory.size();
   std::uniform_int_distribution<Bytes> place(0, kRead / n - 1);
-  for (const Nanos begin = now_ns(); to_seconds(now_ns() - begin) < seconds;) {
+  const Nanos begin = now_ns();
+  do {
     const Nanos asked = now_ns();
     store.read(from, place(random) * n, memory).wait();
     took.push_back(to_seconds(now_ns() - asked));
-  }
+  } while (to_seconds(now_ns() - begin) < seconds);
 }
 
 double quantile(std::vector<double>& values, double part) {
@@ -120,12 +121,13 @@ void run(double seconds, nvme::Engine engine, const std::vector<std::string>& fo
 int main(int argc, char** argv) {
   using namespace sluice;
   const auto engine = argc > 2 ? engine_named(argv[2]) : std::nullopt;
-  if (argc < 4 || !engine) {
+  const auto seconds = argc > 1 ? seconds_named(argv[1]) : std::nullopt;
+  if (argc < 4 || !seconds || !engine) {
     fmt::print(stderr, "usage: latency SECONDS io_uring|libaio|threads FOLDER...\n");
     return 2;
   }
   try {
-    run(std::stod(argv[1]), *engine, {argv + 3, argv + argc});
+    run(*seconds, *engine, {argv + 3, argv + argc});
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

@@ -1,6 +1,8 @@
 /// What the programs that measure the nvme tier begin with.
 #pragma once
 
+#include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +20,14 @@ inline std::optional<nvme::Engine> engine_named(std::string_view name) {
     if (name == nvme::name_of(engine)) return engine;
   }
   return std::nullopt;
+}
+
+/// Above 0; nullopt: it is no number.
+inline std::optional<double> seconds_named(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const bool good = *end == '\0' && std::isfinite(value) && value > 0;
+  return good ? std::optional(value) : std::nullopt;
 }
 
 /// What the stripes of a store over these folders follow.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -22,8 +21,9 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 struct Setting {
   std::string key, value;
+  std::vector<std::string> also = {};  // other names of the key, as config reads them
 };
-using Settings = std::array<Setting, 3>;
+using Settings = std::vector<Setting>;
 
 /// "8MiB": in the largest unit that divides it, as config writes it.
 std::string exact_size(Bytes n) {
@@ -34,9 +34,15 @@ std::string exact_size(Bytes n) {
 }
 
 Settings settings_of(const Point& point) {
-  return {{{"engine", name_of(point.engine)},
-           {"block_size", exact_size(point.block)},
-           {"queue_depth", fmt::format("{}", point.depth)}}};
+  Settings settings = {{"engine", name_of(point.engine)},
+                       {"block_size", exact_size(point.block)},
+                       {"queue_depth", fmt::format("{}", point.depth)}};
+  if (point.engine == nvme::Engine::kThreads) {
+    settings.push_back({"threads",
+                        fmt::format("{}", threads_of(point)),
+                        {"intra_op_parallelism", "thread_count"}});
+  }
+  return settings;
 }
 
 /// One line, whatever a device calls itself.
@@ -124,6 +130,18 @@ class Merge {
     return found;
   }
 
+  /// Under the name that it has there.
+  static const MarkedYaml* only(const MarkedYaml& map, const Setting& setting) {
+    const MarkedYaml* found = only(map, setting.key);
+    for (const std::string& name : setting.also) {
+      const MarkedYaml* const other = only(map, name);
+      SLUICE_CHECK(found == nullptr || other == nullptr, kConfig,
+                   fmt::format("{} stands there as {} too", setting.key, name));
+      if (other != nullptr) found = other;
+    }
+    return found;
+  }
+
   /// Behind a word or a quoted text without escapes, on one line.
   std::size_t end_of(const MarkedYaml& scalar) const {
     const bool quoted = text_.substr(scalar.at, 1).find_first_of("\"'") == 0;
@@ -166,7 +184,7 @@ class Merge {
     std::size_t after = colon;  // the last line that is ours
     std::string missing;
     for (const Setting& setting : settings_) {
-      const MarkedYaml* const key = only(aio, setting.key);
+      const MarkedYaml* const key = only(aio, setting);
       if (key == nullptr) {
         missing += newline_ + std::string(indent, ' ') + setting.key + ": " + setting.value;
         continue;
@@ -182,7 +200,7 @@ class Merge {
     std::size_t after = 0;
     std::string missing;
     for (const Setting& setting : settings_) {
-      const MarkedYaml* const key = only(aio, setting.key);
+      const MarkedYaml* const key = only(aio, setting);
       if (key == nullptr) {
         missing += ", " + setting.key + ": " + setting.value;
         continue;
@@ -265,12 +283,14 @@ class Merge {
                  "the keys around aio would change");
     const MarkedYaml* const old = only(before, "aio");
     const auto ours = [this](const std::string& k) {
-      return std::ranges::find(settings_, k, &Setting::key) != settings_.end();
+      return std::ranges::any_of(settings_, [&](const Setting& setting) {
+        return setting.key == k || std::ranges::find(setting.also, k) != setting.also.end();
+      });
     };
     SLUICE_CHECK(same_without(old == nullptr ? MarkedYaml{} : *(old + 1), *(key + 1), ours),
                  kConfig, "the other keys of aio would change");
     for (const Setting& setting : settings_) {
-      const MarkedYaml* const set = only(*(key + 1), setting.key);
+      const MarkedYaml* const set = only(*(key + 1), setting);
       SLUICE_CHECK(set != nullptr && (set + 1)->text == setting.value, kConfig,
                    fmt::format("{} would not be set", setting.key));
     }
@@ -297,6 +317,11 @@ class Merge {
   std::vector<Edit> edits_;
 };
 
+std::string merged(std::string_view text, const AioChoice& choice) {
+  if (!text.starts_with(kByteOrderMark)) return Merge(text, choice).result();
+  return std::string(kByteOrderMark) + Merge(text.substr(kByteOrderMark.size()), choice).result();
+}
+
 }  // namespace
 
 AioChoice aio_choice(const Context& context, const Summary& chosen) {
@@ -308,24 +333,30 @@ AioChoice aio_choice(const Context& context, const Summary& chosen) {
 
 std::string aio_lines(const AioChoice& choice) {
   std::string lines = comment_of(choice) + "\naio:\n";
-  for (const auto& [key, value] : settings_of(choice.point)) {
-    lines += fmt::format("  {}: {}\n", key, value);
+  for (const Setting& setting : settings_of(choice.point)) {
+    lines += fmt::format("  {}: {}\n", setting.key, setting.value);
   }
   return lines;
 }
 
 std::string with_aio(std::string_view text, const AioChoice& choice, const std::string& file) {
-  if (text.starts_with(kByteOrderMark)) {
-    const std::size_t length = kByteOrderMark.size();
-    return std::string(kByteOrderMark) + with_aio(text.substr(length), choice, file);
-  }
   try {
-    return Merge(text, choice).result();
+    return merged(text, choice);
   } catch (const Error& e) {
     std::string lines = aio_lines(choice);
     lines.pop_back();
     throw Error(e.code, fmt::format("{}: {}, so it is left as it is; put this in by hand:\n{}",
                                     file, e.what(), lines));
+  }
+}
+
+void require_aio_file(const std::filesystem::path& file) {
+  const std::string text = read_small_file(file);
+  try {
+    merged(text, {.point = {.engine = nvme::Engine::kThreads}, .provenance = {}});
+  } catch (const Error& e) {
+    throw Error(e.code, fmt::format("{}: {}, so no values can be put into it; name another file",
+                                    file.string(), e.what()));
   }
 }
 

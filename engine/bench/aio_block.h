@@ -20,9 +20,10 @@ AioChoice aio_choice(const Context& context, const Summary& chosen);
 /// A comment of where it is from and an `aio:` block, to paste.
 std::string aio_lines(const AioChoice& choice);
 
-/// `text` with the choice: values of `engine`, `block_size` and `queue_depth` are replaced, in a
-/// block or in braces, and missing ones added; the comment stands above `aio:` and replaces that of
-/// an earlier time. Other keys, comments, order and line ends stay.
+/// `text` with the choice: values of `engine`, `block_size` and `queue_depth`, and of `threads`
+/// where they are the engine, are replaced, in a block or in braces, and missing ones added; the
+/// comment stands above `aio:` and replaces that of an earlier time. Other keys, comments, order
+/// and line ends stay.
 ///
 /// The result is parsed again and must say the same as before but for these keys.
 ///
@@ -37,6 +38,9 @@ struct AioMerge {
   std::string before, after;
   bool changed() const { return before != after; }
 };
+
+/// Throws kConfig when write_aio() would refuse the file: before minutes are spent on measuring.
+void require_aio_file(const std::filesystem::path& file);
 
 /// with_aio() of a file, written as a whole or not at all. Throws kConfig, kIo.
 AioMerge write_aio(const std::filesystem::path& file, const AioChoice& choice);

@@ -58,7 +58,7 @@ nvme::Options options_of(const Point& point) {
   options.engine = point.engine;
   options.block_size = point.block;
   options.queue_depth = point.depth;
-  options.threads = std::min(point.depth, nvme::kMaxThreads);  // the depth is what is measured
+  options.threads = threads_of(point);
   return options;
 }
 

@@ -127,7 +127,11 @@ class DriveRun {
     measure(sweep.finer(result_.summaries));
     measure(sweep.finals(result_.summaries));
     const Traffic decides = options_.read_only ? Traffic::kRead : Traffic::kMixed;
-    if (const Summary* best = winner(result_.summaries, decides)) result_.winner = *best;
+    const Summary* best = winner(result_.summaries, decides);
+    if (best != nullptr && best->rate() > 0) result_.winner = *best;
+    SLUICE_CHECK(result_.winner || stopped(), kConfig,
+                 fmt::format("{}: nothing came back in the {:.3g} s of --seconds; raise it",
+                             result_.name, options_.seconds));
   }
 
   void measure(const std::vector<Turn>& runs) {

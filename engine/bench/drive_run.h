@@ -44,7 +44,7 @@ using MakeTarget = std::function<std::unique_ptr<Target>(Bytes)>;
 /// `begun` gets the result as soon as it says how much will be written, before the sweep. A signal
 /// in `stop` ends it: then the result is what there is so far.
 ///
-/// Throws  as DriveBench and Sweep
+/// Throws  as DriveBench and Sweep; kConfig when there was no time to measure anything
 DriveResult run_drive(const std::string& name, Means means, const MakeTarget& make_target,
                       const RunOptions& options, Progress& progress, const std::atomic<int>& stop,
                       const std::function<void(const DriveResult&)>& begun);

@@ -5,10 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <system_error>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/file_kind.h"
@@ -71,6 +73,37 @@ void sync_folder(const fs::path& folder) {
   ::close(fd);
 }
 
+/// What new files are not allowed here. It cannot be read without being set.
+mode_t mask() {
+  const mode_t now = ::umask(0077);
+  ::umask(now);
+  return now;
+}
+
+/// In place of the file that there is, with its mode and owner, or as a new one.
+void publish(const fs::path& file, std::string_view text) {
+  std::error_code error;
+  const fs::path real = fs::weakly_canonical(file, error);  // of a link: where it leads
+  errno = error.value();
+  check(!error, file, "finding it");
+  struct stat info {};
+  const bool there = ::stat(real.c_str(), &info) == 0;
+  check(there || errno == ENOENT, file, "looking at it");
+  Temporary temporary(real);
+  write_all(temporary.fd(), text, file);
+  const mode_t usual = 0666 & ~mask();
+  check(::fchmod(temporary.fd(), there ? info.st_mode & 07777 : usual) == 0, file,
+        "giving the new file its mode");
+  // Nobody else may give files away; what others replace becomes theirs.
+  if (there && ::geteuid() == 0) {
+    check(::fchown(temporary.fd(), info.st_uid, info.st_gid) == 0, file,
+          "giving the new file its owner");
+  }
+  check(::fsync(temporary.fd()) == 0, file, "syncing the new file");
+  temporary.rename_to(real);
+  sync_folder(real.parent_path());
+}
+
 }  // namespace
 
 std::string read_small_file(const fs::path& file) {
@@ -90,36 +123,51 @@ std::string read_small_file(const fs::path& file) {
 }
 
 void replace_file(const fs::path& file, std::string_view text) {
-  std::error_code error;
-  const fs::path real = fs::canonical(file, error);
-  errno = error.value();
-  check(!error, file, "finding it");
-  check(::access(real.c_str(), W_OK) == 0, file, "writing it");
-  struct stat info {};
-  check(::stat(real.c_str(), &info) == 0, file, "looking at it");
-  Temporary temporary(real);
-  write_all(temporary.fd(), text, file);
-  check(::fchmod(temporary.fd(), info.st_mode & 07777) == 0, file, "giving the new file its mode");
-  // Nobody else may give files away; what others replace becomes theirs.
-  if (::geteuid() == 0) {
-    check(::fchown(temporary.fd(), info.st_uid, info.st_gid) == 0, file,
-          "giving the new file its owner");
-  }
-  check(::fsync(temporary.fd()) == 0, file, "syncing the new file");
-  temporary.rename_to(real);
-  sync_folder(real.parent_path());
+  check(::access(file.c_str(), W_OK) == 0, file, "writing it");
+  publish(file, text);
 }
 
 void require_writable(std::string_view option, const std::string& file) {
   if (file.empty()) return;
-  SLUICE_CHECK(std::ofstream(file, std::ios::app).good(), kIo,
+  std::error_code error;
+  const fs::path folder = fs::path(file).parent_path();
+  const fs::file_status status = fs::status(file, error);
+  const bool there = fs::exists(status);
+  const fs::path written = there ? fs::path(file) : (folder.empty() ? "." : folder);
+  SLUICE_CHECK(!fs::is_directory(status) && ::access(written.c_str(), W_OK) == 0, kIo,
                fmt::format("{} {}: cannot be written; name another file", option, file));
 }
 
+void require_different(const std::vector<Named>& outputs) {
+  std::vector<fs::path> seen;
+  for (const Named& output : outputs) {
+    if (output.file.empty()) continue;
+    std::error_code error;
+    fs::path real = fs::weakly_canonical(output.file, error);
+    SLUICE_CHECK(std::ranges::find(seen, real) == seen.end(), kConfig,
+                 fmt::format("{} {}: another option writes that file; name another", output.option,
+                             output.file));
+    seen.push_back(std::move(real));
+  }
+}
+
 void write_result(std::string_view option, const std::string& file, std::string_view text) {
-  std::ofstream stream(file, std::ios::binary | std::ios::trunc);
+  const auto what_failed = [&](const std::string& why) {
+    return Error(Errc::kIo, fmt::format("{} {}: cannot be written: {}", option, file, why));
+  };
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (fs::is_regular_file(status) || !fs::exists(status)) {
+    try {
+      publish(file, text);
+    } catch (const Error& e) {
+      throw what_failed(e.what());
+    }
+    return;
+  }
+  std::ofstream stream(file, std::ios::binary);  // a terminal, a pipe
   stream << text << std::flush;
-  SLUICE_CHECK(stream.good(), kIo, fmt::format("{} {}: cannot be written", option, file));
+  if (!stream.good()) throw what_failed(std::generic_category().message(errno));
 }
 
 }  // namespace sluice::bench

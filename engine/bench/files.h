@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sluice::bench {
 
@@ -16,9 +17,15 @@ std::string read_small_file(const std::filesystem::path& file);
 void replace_file(const std::filesystem::path& file, std::string_view text);
 
 /// Throws kIo when the file that an option names cannot be written: so that minutes of measuring
-/// are not lost to a name. No option given: nothing to do.
+/// are not lost to a name. Makes nothing. No option given: nothing to do.
 void require_writable(std::string_view option, const std::string& file);
-/// What it holds then. Throws kIo.
+struct Named {
+  std::string_view option;
+  std::string file;  ///< empty: not given
+};
+/// Throws kConfig when two options name the same file.
+void require_different(const std::vector<Named>& outputs);
+/// What it holds then, as a whole or not at all where it is a file. Throws kIo.
 void write_result(std::string_view option, const std::string& file, std::string_view text);
 
 }  // namespace sluice::bench

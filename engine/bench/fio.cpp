@@ -8,16 +8,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/base/stop_signal.h"
 
 namespace sluice::bench {
 namespace {
@@ -33,7 +37,7 @@ std::string milliseconds(double seconds) {
 
 /// How many jobs it takes to use the drive in one direction as `point` does.
 unsigned jobs_of(const Point& point) {
-  return point.engine == nvme::Engine::kThreads ? std::min(point.depth, nvme::kAutoThreads) : 1;
+  return point.engine == nvme::Engine::kThreads ? threads_of(point) : 1;
 }
 
 void add_engine(const FioJob& job, std::vector<std::string>& to) {
@@ -167,21 +171,41 @@ class Actions {
   posix_spawn_file_actions_t actions_{};
 };
 
-/// Its status as waitpid() gives it.
-int run(std::vector<std::string> words, const std::string& folder) {
+/// A group of processes of its own, so that Ctrl-C reaches us alone and we end it.
+class OwnGroup {
+ public:
+  OwnGroup() {
+    ::posix_spawnattr_init(&attributes_);
+    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP);
+    ::posix_spawnattr_setpgroup(&attributes_, 0);
+  }
+  OwnGroup(const OwnGroup&) = delete;
+  OwnGroup& operator=(const OwnGroup&) = delete;
+  ~OwnGroup() { ::posix_spawnattr_destroy(&attributes_); }
+  const posix_spawnattr_t* get() const { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
+};
+
+/// Its status as waitpid() gives it. A signal in `stop` ends it, with all that it has started.
+int run(std::vector<std::string> words, const std::string& folder, const std::atomic<int>& stop) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t child = 0;
-  const int error =
-      ::posix_spawnp(&child, argv[0], Actions(folder).get(), nullptr, argv.data(), environ);
+  const int error = ::posix_spawnp(&child, argv[0], Actions(folder).get(), OwnGroup().get(),
+                                   argv.data(), environ);
   SLUICE_CHECK(error != ENOENT, kEnv, "fio is not installed; scripts/install.sh fio installs it");
   SLUICE_CHECK(error == 0, kEnv, fmt::format("fio cannot be started: {}", std::strerror(error)));
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    SLUICE_CHECK(errno == EINTR, kIo, fmt::format("waiting for fio: {}", std::strerror(errno)));
+  for (int status = 0;;) {
+    const pid_t ended = ::waitpid(child, &status, WNOHANG);
+    if (ended == child) return status;
+    SLUICE_CHECK(ended == 0 || errno == EINTR, kIo,
+                 fmt::format("waiting for fio: {}", std::strerror(errno)));
+    if (stop != 0) ::kill(-child, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  return status;
 }
 
 std::string how_it_ended(int status) {
@@ -236,14 +260,16 @@ Measured measured_by_fio(std::string_view output, const Point& point) {
 
 void require_fio() {
   const Folder own(std::filesystem::temp_directory_path());
-  run({"fio", "--version"}, own.path());
+  run({"fio", "--version"}, own.path(), stop_signal());
 }
 
-Measured run_fio(const FioJob& job, const std::string& folder) {
+std::optional<Measured> run_fio(const FioJob& job, const std::string& folder,
+                                const std::atomic<int>& stop) {
   std::vector<std::string> words = fio_arguments(job);
   words.insert(words.begin(), "fio");
   const Folder own(folder);
-  const int status = run(std::move(words), own.path());
+  const int status = run(std::move(words), own.path(), stop);
+  if (stop != 0) return std::nullopt;
   if (status == 0) return measured_by_fio(own.read(kOutput), job.point);
   const std::string why = said(own);
   if (job.point.engine == nvme::Engine::kIoUring && job.buffers == FioBuffers::kRegistered &&
@@ -251,7 +277,7 @@ Measured run_fio(const FioJob& job, const std::string& folder) {
     log::info("fio could not register its buffers (ulimit -l) and runs without");
     FioJob ordinary = job;
     ordinary.buffers = FioBuffers::kOrdinary;
-    return run_fio(ordinary, folder);
+    return run_fio(ordinary, folder, stop);
   }
   throw Error(Errc::kIo, fmt::format("fio {} in {}: {}", how_it_ended(status), folder, why));
 }

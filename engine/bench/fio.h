@@ -2,7 +2,9 @@
 /// is in the way.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,9 +44,10 @@ Measured measured_by_fio(std::string_view output, const Point& point);
 void require_fio();
 
 /// Runs it in a new folder in `folder`, which it removes. Buffers that cannot be registered are
-/// said aloud, and it runs without.
+/// said aloud, and it runs without. nullopt: a signal in `stop` ended it.
 ///
 /// Throws  kEnv when fio is not installed; kIo, with what fio said, when it fails; kFormat
-Measured run_fio(const FioJob& job, const std::string& folder);
+std::optional<Measured> run_fio(const FioJob& job, const std::string& folder,
+                                const std::atomic<int>& stop);
 
 }  // namespace sluice::bench

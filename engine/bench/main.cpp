@@ -12,6 +12,17 @@
 
 namespace {
 
+/// CLI11's own would take what is no number, and name the largest double.
+CLI::Validator between(double least, double most) {
+  return {[=](const std::string& text) {
+            double value = 0;
+            const bool number = CLI::detail::lexical_cast(text, value);
+            if (number && value >= least && value <= most) return std::string();
+            return fmt::format("{} is no number from {} to {}", text.substr(0, 40), least, most);
+          },
+          "NUMBER"};
+}
+
 void add_options(CLI::App& nvme, sluice::bench::NvmeArguments& arguments) {
   nvme.add_option("PATH", arguments.paths, "folders, on the drives to measure")->required();
   nvme.add_flag("--quick", arguments.quick, "about a minute for each drive (else five)");
@@ -20,7 +31,7 @@ void add_options(CLI::App& nvme, sluice::bench::NvmeArguments& arguments) {
   nvme.add_flag("--read-only", arguments.read_only,
                 "write only what there must be to read: for a worn drive");
   nvme.add_option("--seconds", arguments.seconds, "for each drive, about")
-      ->check(CLI::PositiveNumber);
+      ->check(between(1, 86400));
   nvme.add_option("--file-size", arguments.file_size, "of the file that is used, as 1GiB");
   nvme.add_option("--max-write", arguments.max_write, "to each drive, as 64GiB");
   nvme.add_flag("--allow-ram", arguments.allow_ram, "take folders in memory, as tmpfs");
@@ -40,7 +51,7 @@ void add_options(CLI::App& nvme, sluice::bench::NvmeArguments& arguments) {
       "of the drive, as 600TB (else what it says of itself): how long --model lets it last");
   nvme.add_option("--tflops", uses.tflops,
                   "that the machine computes: how many tokens --model needs to hide the drive")
-      ->check(CLI::PositiveNumber);
+      ->check(between(1e-3, 1e9));
 }
 
 void add_options(CLI::App& verb, sluice::bench::MemoryArguments& arguments) {

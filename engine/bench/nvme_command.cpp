@@ -48,11 +48,19 @@ Bytes size_of(const std::string& option, const std::string& text, Bytes usual) {
   }
 }
 
-RunOptions options_of(const NvmeArguments& arguments) {
+/// What is written to have something to read must not use up what may be written.
+Bytes file_within(Bytes most_written) {
+  return most_written / 4 / kAlignment * kAlignment;
+}
+
+RunOptions options_of(const NvmeArguments& arguments, std::size_t drives) {
   SLUICE_CHECK(!arguments.quick || !arguments.full, kConfig,
                "--quick and --full cannot both be; leave one out");
   SLUICE_CHECK(!arguments.steady || !arguments.read_only, kConfig,
                "--steady writes and --read-only does not; leave one out");
+  SLUICE_CHECK(
+      arguments.uses.model.empty() || !arguments.read_only, kConfig,
+      "--model needs the rate of reading and writing at once: leave --read-only or --model out");
   const Effort effort = arguments.quick  ? Effort::kQuick
                         : arguments.full ? Effort::kFull
                                          : Effort::kUsual;
@@ -61,13 +69,14 @@ RunOptions options_of(const NvmeArguments& arguments) {
   options.seconds = arguments.seconds > 0 ? arguments.seconds : usual.seconds;
   options.file = size_of("--file-size", arguments.file_size, usual.file) / kAlignment * kAlignment;
   options.most_written = size_of("--max-write", arguments.max_write, usual.most_written);
-  // What is written to have something to read must not use up what may be written.
+  // Several drives are measured alone and then together, each drive by a half of what it may take.
+  if (drives > 1) options.most_written /= 2;
   if (arguments.file_size.empty()) {
-    options.file = std::min(options.file, options.most_written / 4 / kAlignment * kAlignment);
+    options.file = std::min(options.file, file_within(options.most_written));
   }
   SLUICE_CHECK(2 * options.file <= options.most_written, kConfig,
-               fmt::format("--max-write {} is less than twice --file-size {}; raise it, or lower "
-                           "the other",
+               fmt::format("--max-write leaves {} for each sweep, which is less than twice "
+                           "--file-size {}; raise it, or lower the other",
                            format_bytes(options.most_written), format_bytes(options.file)));
   options.read_only = arguments.read_only;
   options.seed = std::random_device{}();
@@ -77,13 +86,15 @@ RunOptions options_of(const NvmeArguments& arguments) {
 /// As far as the place goes.
 RunOptions options_at(const Place& place, RunOptions options, const NvmeArguments& arguments) {
   if (arguments.steady) {
-    options.steady_written = arguments.max_write.empty()
-                                 ? std::min(kMostSteady, place.on.free / kFreeToSteady)
-                                 : options.most_written / 2;
-    options.steady_file = std::min(options.steady_written, place.on.free / 2);
+    const Bytes most = arguments.max_write.empty()
+                           ? std::min(kMostSteady, place.on.free / kFreeToSteady)
+                           : options.most_written / 2;
+    options.steady_written = most / kAlignment * kAlignment;
+    options.steady_file = std::min(most, place.on.free / 2) / kAlignment * kAlignment;
   }
   const Bytes steady = arguments.steady ? std::max(options.steady_file, options.file) : 0;
-  require_room(place, options.file + steady);
+  const Bytes compared = arguments.uses.compare_fio ? room_to_compare() : 0;
+  require_room(place, std::max(options.file + steady, compared));
   return options;
 }
 
@@ -170,7 +181,7 @@ DriveResult run_together(const std::vector<DriveResult>& alone, RunOptions optio
   }
   const std::string name = fmt::format("{}", fmt::join(folders, " + "));
   options.steady_written = 0;
-  options.file *= folders.size();
+  options.file = std::min(options.file * folders.size(), file_within(options.most_written));
   const auto target = [&](Bytes bytes) {
     return make_striped_target(folders, speeds, bytes, nvme::Direct::kAuto);
   };
@@ -183,15 +194,18 @@ DriveResult run_together(const std::vector<DriveResult>& alone, RunOptions optio
 }  // namespace
 
 int nvme(const NvmeArguments& arguments) {
-  const RunOptions options = options_of(arguments);
+  std::vector<Place> places = places_of(arguments);
+  const RunOptions options = options_of(arguments, places.size());
   require_writable("--json", arguments.json);
   check(arguments.uses);
-  std::vector<Place> places = places_of(arguments);
+  require_different({{"--json", arguments.json},
+                     {"--html", arguments.uses.html},
+                     {"--write-config", arguments.uses.write_config}});
   std::vector<RunOptions> options_by_place;
   for (const Place& place : places) {
     options_by_place.push_back(options_at(place, options, arguments));
   }
-  watch_stop_signals("stopping after the point that is being measured");
+  watch_stop_signals("stopping; what is being measured just now is left out");
 
   Output output(arguments);
   std::vector<DriveResult> results;

@@ -16,6 +16,10 @@ const char* name_of(Traffic traffic) {
   return "";
 }
 
+unsigned threads_of(const Point& point) {
+  return std::min(point.depth, nvme::kMaxThreads);
+}
+
 std::size_t requests_at_a_time(const Point& point, Bytes request) {
   return std::max<std::size_t>(3, 1 + div_ceil(2 * point.in_flight(), request));
 }

@@ -27,6 +27,9 @@ struct Point {
   bool operator==(const Point&) const = default;
 };
 
+/// Of the engine of that name: the depth is what is measured.
+unsigned threads_of(const Point& point);
+
 /// How many requests of `request` bytes keep the depth of a point full. They end one after the
 /// other: when one does, half of what the others brought is left.
 std::size_t requests_at_a_time(const Point& point, Bytes request);

@@ -104,6 +104,19 @@ std::vector<Summary> best_of_each(const std::vector<Summary>& summaries) {
   return best;
 }
 
+namespace {
+
+std::string steady_text(const Steady& steady) {
+  if (steady.rates.empty()) {
+    return "writing on and on: over in less than a second; raise --max-write to see a rate\n";
+  }
+  return fmt::format("writing on and on: {:.2f} GB/s at first, {:.2f} after {} s{}\n",
+                     gb(steady.rates.front()), gb(steady.rates.back()), steady.rates.size(),
+                     steady.flat ? "" : " and not yet flat; a larger --max-write goes on longer");
+}
+
+}  // namespace
+
 std::string verdict(const DriveResult& result) {
   std::string text;
   if (result.winner) {
@@ -113,15 +126,10 @@ std::string verdict(const DriveResult& result) {
     text += fmt::format("  aio: {{engine: {}, block_size: {}, queue_depth: {}{}}}\n",
                         name_of(best.point.engine), block_text(best.point.block), best.point.depth,
                         best.point.engine == nvme::Engine::kThreads
-                            ? fmt::format(", threads: {}", best.point.depth)
+                            ? fmt::format(", threads: {}", threads_of(best.point))
                             : "");
   }
-  if (result.steady && !result.steady->rates.empty()) {
-    const std::vector<double>& rates = result.steady->rates;
-    text += fmt::format("writing on and on: {:.2f} GB/s at first, {:.2f} after {} s{}\n",
-                        gb(rates.front()), gb(rates.back()), rates.size(),
-                        result.steady->flat ? "" : " and not yet flat (--max-write ended it)");
-  }
+  if (result.steady) text += steady_text(*result.steady);
   text += fmt::format("{} written, {} read back and compared{}\n", format_bytes(result.written),
                       format_bytes(result.verified),
                       result.whole ? ": all as written" : "; stopped before all of it was");

@@ -52,14 +52,14 @@ std::vector<Pair> pairs_of(const DriveResult& result, Traffic traffic, Progress&
     progress.begin(fmt::format("{} {} beside fio, pair {} of {}", result.name, name_of(traffic),
                                pairs.size() + 1, kPairs),
                    2 * (kPairSeconds + 1));
-    Pair pair;
+    const auto of_fio = [&] { return run_fio(job, result.name, stop_signal()); };
     const bool fio_first = pairs.size() % 2 == 1;
-    if (fio_first) pair.fio = run_fio(job, result.name);
+    std::optional<Measured> fio;
+    if (fio_first) fio = of_fio();
     const auto ours = bench.measure(point, {kPairSeconds, kEndless});
-    if (!ours) break;
-    pair.ours = *ours;
-    if (!fio_first) pair.fio = run_fio(job, result.name);
-    pairs.push_back(pair);
+    if (!fio_first) fio = of_fio();
+    if (!ours || !fio) break;
+    pairs.push_back({*ours, *fio});
   }
   return pairs;
 }
@@ -72,7 +72,7 @@ void compare_with_fio(const DriveResult& result, const RunOptions& options, Prog
     if (written > options.most_written) {
       log::warning(
           fmt::format("{}: {} is not compared with fio, which would write more than "
-                      "--max-write {} in all",
+                      "--max-write {} in all; raise that",
                       result.name, name_of(traffic), format_bytes(options.most_written)));
       continue;
     }
@@ -116,16 +116,16 @@ Question question_of(const Uses& uses, const DriveResult& result) {
 }
 
 void answer(const Uses& uses, const DriveResult& result) {
-  if (result.winner->point.traffic != Traffic::kMixed) {
-    log::warning("--model needs the rate of reading and writing at once: leave --read-only out");
-    return;
-  }
   std::string text = text_of(judge(question_of(uses, result)));
   if (text.ends_with('\n')) text.pop_back();
   log::info(text);
 }
 
 }  // namespace
+
+Bytes room_to_compare() {
+  return 2 * kCompared;
+}
 
 void check(const Uses& uses) {
   if (!uses.model.empty()) parse_parameters(uses.model);
@@ -137,6 +137,7 @@ void check(const Uses& uses) {
     SLUICE_CHECK(::access(uses.write_config.c_str(), R_OK | W_OK) == 0, kConfig,
                  fmt::format("--write-config {}: {}; name a run file", uses.write_config,
                              std::generic_category().message(errno)));
+    require_aio_file(uses.write_config);
   }
   if (uses.compare_fio) require_fio();
 }

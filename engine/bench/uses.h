@@ -22,6 +22,9 @@ struct Uses {
 /// there. Throws kConfig, kIo, kEnv.
 void check(const Uses& uses);
 
+/// Free bytes that compare_fio needs on each drive: our file, and fio's.
+Bytes room_to_compare();
+
 /// With results of drives alone, and behind them that of all together where there are several: it
 /// is what the page, the run file and the answer are about. A result without a winner has no use.
 ///

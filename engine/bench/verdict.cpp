@@ -81,8 +81,9 @@ std::uint64_t parse_parameters(std::string_view text) {
 }
 
 double parse_endurance(std::string_view text) {
+  constexpr double kLargest = 1e21;
   const auto bytes = quantity(text, kDecimal);
-  SLUICE_CHECK(bytes, kConfig,
+  SLUICE_CHECK(bytes && *bytes <= kLargest, kConfig,
                fmt::format("'{}' is not what a drive endures: write the TBW of its data sheet, as "
                            "600TB or 1.2PB",
                            text.substr(0, 60)));

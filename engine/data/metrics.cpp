@@ -72,6 +72,7 @@ std::string to_json(const StepRecord& record) {
   for (const MemoryUse& use : record.memory) {
     json["memory"][use.tier][use.name] = {{"reserved", use.reserved}, {"peak", use.peak}};
   }
+  if (!record.nvme.empty()) json["nvme"] = record.nvme;
   if (record.resident_peak > 0) json["resident_peak"] = record.resident_peak;
   if (record.valid_loss) json["valid_loss"] = *record.valid_loss;
   return json.dump();

@@ -44,6 +44,7 @@ struct StepRecord {
   // At the last step of the run only:
   std::vector<MemoryUse> memory;
   Bytes resident_peak = 0;  ///< of the process, as the system counts it; 0 = not known
+  std::string nvme;         ///< how the nvme tier was reached, for people; empty without one
 };
 
 /// One line of JSON, without its line break. What is not finite is null: JSON has no NaN.

@@ -174,6 +174,7 @@ class Session::Loop {
                                     std::string(name_of(entry.tag)), entry.reserved, entry.peak});
       }
       pending_->resident_peak = memory::peak_resident().value_or(0);
+      if (a_.store) pending_->nvme = a_.store->describe();
     }
     if (s_.job_.on_step) s_.job_.on_step(*pending_);
     pending_.reset();

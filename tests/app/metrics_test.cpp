@@ -173,6 +173,10 @@ TEST_F(Metrics, ThePeakOfTheProcessHoldsTheTiersAndIsWhatTheSystemSaw) {
   EXPECT_GE(peak, records.back().at("cpu_bytes").get<std::int64_t>() +
                       records.back().at("gpu_bytes").get<std::int64_t>());
   EXPECT_FALSE(records.front().contains("resident_peak"));
+  EXPECT_TRUE(records.back().at("nvme").get<std::string>().starts_with("io_uring") ||
+              records.back().at("nvme").get<std::string>().starts_with("libaio") ||
+              records.back().at("nvme").get<std::string>().starts_with("threads"));
+  EXPECT_FALSE(records.front().contains("nvme"));
 }
 
 /// AdamW with lr x weight_decay of 1e6 makes the weights a million times larger in each step, until

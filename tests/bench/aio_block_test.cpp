@@ -119,6 +119,23 @@ TEST(AioBlock, IsMergedIntoEveryShapeAndNothingElseChanges) {
   }
 }
 
+TEST(AioBlock, NamesTheNumberOfThreadsWhereTheyAreTheEngine) {
+  AioChoice choice = kChoice;
+  choice.point.engine = nvme::Engine::kThreads;
+  const auto line = [](const std::string& threads) {
+    return kComment + "aio: {engine: threads, block_size: 8MiB, queue_depth: 16, " + threads +
+           "}\n";
+  };
+  EXPECT_EQ(with_aio("aio: {engine: auto}\n", choice), line("threads: 16"));
+  const std::string before = "aio: {engine: auto, block_size: 1MiB, queue_depth: 1, ";
+  EXPECT_EQ(with_aio(before + "threads: 4}\n", choice), line("threads: 16"));
+  // Under the name that a file from DeepSpeed has for it.
+  EXPECT_EQ(with_aio(before + "thread_count: 4}\n", choice), line("thread_count: 16"));
+  test::expect_error(Errc::kConfig, {"threads stands there as thread_count too"},
+                     [&] { with_aio(before + "threads: 4, thread_count: 4}\n", choice); });
+  EXPECT_THAT(aio_lines(choice), testing::HasSubstr("\n  threads: 16\n"));
+}
+
 TEST(AioBlock, MergedAgainIsTheSame) {
   for (const Shape& shape : shapes()) {
     SCOPED_TRACE(shape.name);
@@ -146,7 +163,7 @@ TEST(AioBlock, FollowsAnIndentedDocument) {
 
 TEST(AioBlock, AnotherChoiceReplacesTheFirst) {
   AioChoice other = kChoice;
-  other.point = {nvme::Engine::kThreads, 1536_KiB, 4, Traffic::kMixed};
+  other.point = {nvme::Engine::kLibaio, 1536_KiB, 4, Traffic::kMixed};
   other.provenance = "2027-01-01, sda, mixed 2.00 GB/s";
   for (const Shape& shape : shapes()) {
     SCOPED_TRACE(shape.name);

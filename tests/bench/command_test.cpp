@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -106,6 +107,15 @@ TEST_F(CommandTest, SteadyWritesOnUntilItsLimit) {
   EXPECT_LE(json().at("context").at("targets")[0].at("written_bytes"), 4LL << 30);
 }
 
+/// A drive's free bytes are no multiple of anything.
+TEST_F(CommandTest, SteadyTakesALimitOfAnyNumberOfBytes) {
+  const Ending ending =
+      shell("$bench nvme drive $tiny --steady --max-write 2147483001B --json out.json");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_THAT(ending.said, HasSubstr("writing on and on: "));
+  EXPECT_LE(json().at("context").at("targets")[0].at("written_bytes"), 2147483001LL);
+}
+
 /// The page, the run file and the answer are of the same winner.
 TEST_F(CommandTest, WhatWasFoundIsPutToUse) {
   folder_.write("run.yaml", "# mine\nversion: 1\naio: {queue_depth: 3}  # kept\n");
@@ -132,6 +142,34 @@ TEST_F(CommandTest, WhatCannotBePutToUseIsRefusedBeforeAnythingIsMeasured) {
   expect_refused("drive --allow-ram --endurance 600TB", kConfig, "add --model 8B");
   expect_refused("drive --allow-ram --write-config none.yaml", kConfig, "name a run file");
   expect_refused("drive --allow-ram --html nowhere/page.html", kIo, "name another file");
+  expect_refused("drive --allow-ram --model 8B --endurance 1e300PB", kConfig, "write the TBW");
+  expect_refused("drive --allow-ram --model 8B --read-only", kConfig, "leave --read-only or");
+  folder_.write("list.yaml", "[a, b]\n");
+  expect_refused("drive --allow-ram --write-config list.yaml", kConfig, "it is no block of keys");
+  EXPECT_EQ(folder_.read("list.yaml"), "[a, b]\n");
+  expect_refused("drive --allow-ram --write-config drive", kConfig, "name a run file");
+}
+
+TEST_F(CommandTest, NoTwoOptionsWriteOneFile) {
+  folder_.write("run.yaml", "version: 1\n");
+  expect_refused("drive --allow-ram --json run.yaml --write-config ./run.yaml", kConfig,
+                 "another option writes that file");
+  EXPECT_EQ(folder_.read("run.yaml"), "version: 1\n");
+  expect_refused("drive --allow-ram --json out.json --html out.json", kConfig, "name another");
+}
+
+TEST_F(CommandTest, WhatIsRefusedLeavesNoFileForItsResults) {
+  expect_refused("missing --json out.json", kConfig, "missing does not exist");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.json"));
+}
+
+TEST_F(CommandTest, ResultsThatCannotBeWrittenLeaveTheOldOnes) {
+  folder_.write("out.json", "old");
+  const Ending ending =
+      shell("ulimit -f 0; $bench copy --quick --quiet --size 1MiB --json out.json");
+  EXPECT_EQ(ending.code, kIo) << ending.said;
+  EXPECT_THAT(ending.said, HasSubstr("--json out.json: cannot be written"));
+  EXPECT_EQ(folder_.read("out.json"), "old");
 }
 
 TEST_F(CommandTest, TwoPathsOnOneDriveAreMeasuredOnce) {
@@ -146,12 +184,17 @@ TEST_F(CommandTest, TwoPathsOnOneDriveAreMeasuredOnce) {
 TEST_F(CommandTest, PathsOnTwoDrivesAreMeasuredAloneAndTogether) {
   const Ending ending = shell(
       "other=$(mktemp -d /dev/shm/sluice-XXXXXX); "
-      "$bench nvme drive $other $tiny --json out.json; code=$?; "
+      "$bench nvme drive $other $tiny --max-write 1GiB --json out.json; code=$?; "
       "rmdir $other; exit $code");
   EXPECT_EQ(ending.code, 0) << ending.said;
   const auto targets = json().at("context").at("targets");
   if (targets.size() == 1) GTEST_SKIP() << "the folder for tests is in /dev/shm";
   ASSERT_EQ(targets.size(), 3U);
+  // No drive is written more than --max-write, by both of its sweeps.
+  const auto written = [&](std::size_t i) {
+    return targets[i].at("written_bytes").get<std::int64_t>();
+  };
+  EXPECT_LE(std::max(written(0), written(1)) + written(2), 1LL << 30);
   EXPECT_EQ(targets[2].at("complete"), true);
   EXPECT_THAT(targets[2].at("name").get<std::string>(), HasSubstr(" + /dev/shm/"));
 }
@@ -163,7 +206,7 @@ TEST_F(CommandTest, ASignalEndsItSoonWithWhatThereIs) {
       "kill -TERM $pid; wait $pid; code=$?; cat said; exit $code");
   EXPECT_EQ(ending.code, 128 + 15) << ending.said;
   EXPECT_THAT(ending.said,
-              AllOf(HasSubstr("stopping after the point"),
+              AllOf(HasSubstr("stopping; what is being measured"),
                     HasSubstr("stopped before all of it was"), Not(HasSubstr("all as written"))));
   EXPECT_EQ(json().at("context").at("targets")[0].at("complete"), false);
   EXPECT_TRUE(nothing_left());
@@ -182,6 +225,10 @@ TEST_F(CommandTest, BadPathsAndSizesAreRefused) {
   expect_refused("drive --allow-ram --file-size 8MiB --max-write 8MiB", kConfig, "--max-write");
   expect_refused("drive --allow-ram --json nowhere/out.json", kIo, "name another file");
   expect_refused("drive --allow-ram --fast", kConfig, "--fast");
+  for (const std::string bad : {"0", "nan", "inf", "1e18", "-1", "x"}) {
+    expect_refused("drive --allow-ram --seconds " + bad, kConfig, "no number from 1 to 86400");
+    expect_refused("drive --allow-ram --model 8B --tflops " + bad, kConfig, "is no number from");
+  }
 }
 
 TEST_F(CommandTest, SaysWhatTheOptimizerMakesOfMemory) {

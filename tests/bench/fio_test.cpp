@@ -5,8 +5,14 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/errors.h"
@@ -62,12 +68,12 @@ TEST(FioArguments, OfMixedAreAJobThatReadsAndOneThatWritesHalfOfTheSizeEach) {
   EXPECT_THAT(write, Contains("--rw=write"));
 }
 
-TEST(FioArguments, OfThreadsAreAsManyJobsAsThePoolHas) {
+TEST(FioArguments, OfThreadsAreAsManyJobsAsTheDepth) {
   FioJob threads = job(nvme::Engine::kThreads, Traffic::kWrite);
   EXPECT_THAT(fio_arguments(threads), Contains("--ioengine=psync"));
-  EXPECT_THAT(fio_arguments(threads), Contains("--numjobs=8"));
-  EXPECT_THAT(fio_arguments(threads), Contains("--size=8388608"));
-  threads.point.depth = 3;  // no more than are asked for, and whole blocks
+  EXPECT_THAT(fio_arguments(threads), Contains("--numjobs=32"));
+  EXPECT_THAT(fio_arguments(threads), Contains("--size=2097152"));
+  threads.point.depth = 3;  // whole blocks
   EXPECT_THAT(fio_arguments(threads), Contains("--numjobs=3"));
   EXPECT_THAT(fio_arguments(threads), Contains("--size=22020096"));
 }
@@ -156,6 +162,15 @@ class Path {
   std::string old_;
 };
 
+const std::atomic<int> kNoStop{0};
+
+/// Of a process; one that has ended and was not collected runs no more.
+bool runs(const std::string& status) {
+  std::ifstream file(status);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  return !text.empty() && text.find("State:\tZ") == std::string::npos;
+}
+
 /// A fio that does what a script says.
 void install(const test::TempFolder& folder, const std::string& script) {
   folder.write("bin/fio", "#!/bin/sh\n" + script);
@@ -166,7 +181,7 @@ TEST(Fio, ThatIsNotInstalledIsNamedWithTheWayToInstallIt) {
   const test::TempFolder folder;
   const Path empty(folder / "bin");
   test::expect_error(Errc::kEnv, {"fio is not installed", "scripts/install.sh fio"}, [&] {
-    run_fio(job(nvme::Engine::kIoUring, Traffic::kRead), folder / "drive");
+    run_fio(job(nvme::Engine::kIoUring, Traffic::kRead), folder / "drive", kNoStop);
   });
   EXPECT_TRUE(std::filesystem::is_empty(folder / "drive"));
 }
@@ -176,9 +191,27 @@ TEST(Fio, ThatFailsIsQuotedAndLeavesNothing) {
   install(folder, "echo 'laying out'; echo 'no room on device' >&2; touch left; exit 3\n");
   const Path path((folder / "bin") + ":" + ::getenv("PATH"));
   test::expect_error(Errc::kIo, {"exit code 3", "no room on device", "laying out"}, [&] {
-    run_fio(job(nvme::Engine::kIoUring, Traffic::kRead), folder / "drive");
+    run_fio(job(nvme::Engine::kIoUring, Traffic::kRead), folder / "drive", kNoStop);
   });
   EXPECT_TRUE(std::filesystem::is_empty(folder / "drive"));
+}
+
+TEST(Fio, IsEndedByAStopSignalWithAllThatItStarted) {
+  const test::TempFolder folder;
+  install(folder, "sleep 1000 &\necho $! >" + (folder / "child") + "\nkill -TERM $PPID\nwait\n");
+  const Path path((folder / "bin") + ":" + ::getenv("PATH"));
+  static std::atomic<int> stop;
+  stop = 0;
+  const auto old = std::signal(SIGTERM, [](int number) { stop = number; });
+  EXPECT_FALSE(run_fio(job(nvme::Engine::kIoUring, Traffic::kRead), folder / "drive", stop));
+  std::signal(SIGTERM, old);
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "drive"));
+  const std::string status = "/proc/" + std::to_string(std::stoi(folder.read("child"))) + "/status";
+  // Nobody may be there to collect it.
+  for (int i = 0; i < 1000 && runs(status); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_FALSE(runs(status));
 }
 
 TEST(Fio, ThatMayNotRegisterItsBuffersRunsWithoutThem) {
@@ -190,7 +223,7 @@ TEST(Fio, ThatMayNotRegisterItsBuffersRunsWithoutThem) {
               (folder / "recorded") + "\n");
   const Path path((folder / "bin") + ":" + ::getenv("PATH"));
   const FioJob mixed = job(nvme::Engine::kIoUring, Traffic::kMixed);
-  EXPECT_DOUBLE_EQ(run_fio(mixed, folder / "drive").read_rate, 2e9);
+  EXPECT_DOUBLE_EQ(run_fio(mixed, folder / "drive", kNoStop)->read_rate, 2e9);
 }
 
 TEST(Fio, GetsItsArgumentsUnchangedAndInItsOwnFolder) {
@@ -200,7 +233,7 @@ TEST(Fio, GetsItsArgumentsUnchangedAndInItsOwnFolder) {
                       "\ncat " + (folder / "recorded") + "\n");
   const Path path((folder / "bin") + ":" + ::getenv("PATH"));
   const FioJob mixed = job(nvme::Engine::kIoUring, Traffic::kMixed);
-  EXPECT_DOUBLE_EQ(run_fio(mixed, folder / "a drive").read_rate, 2e9);
+  EXPECT_DOUBLE_EQ(run_fio(mixed, folder / "a drive", kNoStop)->read_rate, 2e9);
   const std::string seen = folder.read("seen");
   EXPECT_THAT(seen, HasSubstr((folder / "a drive") + "/sluice-fio-"));
   for (const std::string& argument : fio_arguments(mixed)) {
@@ -219,7 +252,7 @@ TEST(Fio, RunsEachEngineAndTraffic) {
       small.point.depth = 4;
       small.seconds = 0.4;
       small.ramp_s = 0.1;
-      const Measured m = run_fio(small, folder.path());
+      const Measured m = run_fio(small, folder.path(), kNoStop).value();
       EXPECT_EQ(m.read_rate > 0, traffic != Traffic::kWrite);
       EXPECT_EQ(m.write_rate > 0, traffic != Traffic::kRead);
       EXPECT_EQ(m.read_latency.p99_s > 0, traffic != Traffic::kWrite);

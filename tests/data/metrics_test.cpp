@@ -63,6 +63,7 @@ TEST(MetricsJson, HasTheTimeOfEachLaneAndAtTheLastStepTheMemory) {
   last.memory = {
       {"gpu", "parameters", 100, 60}, {"gpu", "gradients", 50, 50}, {"cpu", "state", 7, 7}};
   last.resident_peak = 1000;
+  last.nvme = "threads";
   const auto json = nlohmann::json::parse(to_json(last));
   EXPECT_EQ(json["lanes"].dump(),
             R"({"compute":{"busy":0.3333,"idle":{"h2d":0.5,"start":0.1667}},"data":{"busy":1.0}})");
@@ -71,6 +72,7 @@ TEST(MetricsJson, HasTheTimeOfEachLaneAndAtTheLastStepTheMemory) {
       R"({"cpu":{"state":{"peak":7,"reserved":7}},)"
       R"("gpu":{"gradients":{"peak":50,"reserved":50},"parameters":{"peak":60,"reserved":100}}})");
   EXPECT_EQ(json["resident_peak"], 1000);
+  EXPECT_EQ(json["nvme"], "threads");
   EXPECT_FALSE(nlohmann::json::parse(to_json(record(1))).contains("memory"));
 }
 
