@@ -96,12 +96,13 @@ std::string why_not_direct(const std::string& folder) {
     if (::pwrite(file.fd(), written.get(), kBytes, 0) != static_cast<ssize_t>(kBytes) ||
         ::pread(file.fd(), read_back.get(), kBytes, 0) != static_cast<ssize_t>(kBytes)) {
       const int error = errno;
-      const std::string why = std::generic_category().message(error);
-      if (error != ENOSPC && error != EDQUOT) return why;
-      throw Error(Errc::kBudget,
-                  fmt::format("{}: not even {} can be written: {}; free some space there, or leave "
-                              "this folder out",
-                              folder, format_bytes(kBytes), why));
+      std::string why = std::generic_category().message(error);
+      SLUICE_CHECK(
+          error != ENOSPC && error != EDQUOT, kBudget,
+          fmt::format("{}: not even {} can be written: {}; free some space there, or leave "
+                      "this folder out",
+                      folder, format_bytes(kBytes), why));
+      return why;
     }
   } catch (const Error& error) {
     if (error.code == Errc::kBudget) throw;
