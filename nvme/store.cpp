@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -91,22 +92,21 @@ std::string why_not_direct(const std::string& folder) {
   const AlignedBytes written = allocate_aligned(kBytes);
   const AlignedBytes read_back = allocate_aligned(kBytes);
   std::memset(written.get(), 0xa5, kBytes);
+  std::optional<File> file;
   try {
-    const File file = make_file(folder, Caching::kDirect);
-    if (::pwrite(file.fd(), written.get(), kBytes, 0) != static_cast<ssize_t>(kBytes) ||
-        ::pread(file.fd(), read_back.get(), kBytes, 0) != static_cast<ssize_t>(kBytes)) {
-      const int error = errno;
-      std::string why = std::generic_category().message(error);
-      SLUICE_CHECK(
-          error != ENOSPC && error != EDQUOT, kBudget,
-          fmt::format("{}: not even {} can be written: {}; free some space there, or leave "
-                      "this folder out",
-                      folder, format_bytes(kBytes), why));
-      return why;
-    }
+    file.emplace(make_file(folder, Caching::kDirect));
   } catch (const Error& error) {
-    if (error.code == Errc::kBudget) throw;
     return error.what();
+  }
+  if (::pwrite(file->fd(), written.get(), kBytes, 0) != static_cast<ssize_t>(kBytes) ||
+      ::pread(file->fd(), read_back.get(), kBytes, 0) != static_cast<ssize_t>(kBytes)) {
+    const int error = errno;
+    std::string why = std::generic_category().message(error);
+    SLUICE_CHECK(error != ENOSPC && error != EDQUOT, kBudget,
+                 fmt::format("{}: not even {} can be written: {}; free some space there, or leave "
+                             "this folder out",
+                             folder, format_bytes(kBytes), why));
+    return why;
   }
   const bool same = std::memcmp(written.get(), read_back.get(), kBytes) == 0;
   return same ? "" : "what was written did not come back";

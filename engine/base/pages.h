@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-/// Of a large page, which is what larger blocks begin on. n > 0. Null when there is none left.
+/// n > 0 bytes. Null when there is none left.
 std::byte* map_pages(Bytes n) noexcept;
 void unmap_pages(std::byte* data, Bytes n) noexcept;
 

@@ -37,6 +37,9 @@ constexpr std::uint64_t div_ceil(std::uint64_t n, std::uint64_t d) {
 constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t to) {
   return div_ceil(n, to) * to;
 }
+constexpr std::uint64_t round_down(std::uint64_t n, std::uint64_t to) {
+  return n / to * to;
+}
 
 /// "4.0 GiB", "512 B": for people.
 std::string format_bytes(Bytes n);

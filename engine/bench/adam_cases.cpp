@@ -36,11 +36,11 @@ std::vector<Size> sizes_up_to(std::uint64_t most) {
   std::vector<Size> sizes;
   for (Size size : usual) {
     if (size.parameters > most) continue;
-    size.parameters = size.parameters / kGrainElems * kGrainElems;
+    size.parameters = round_down(size.parameters, kGrainElems);
     sizes.push_back(size);
   }
   if (sizes.empty()) {
-    sizes.push_back({std::to_string(most), most / kGrainElems * kGrainElems});
+    sizes.push_back({std::to_string(most), round_down(most, kGrainElems)});
   }
   return sizes;
 }

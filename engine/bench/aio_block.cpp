@@ -25,17 +25,9 @@ struct Setting {
 };
 using Settings = std::vector<Setting>;
 
-/// "8MiB": in the largest unit that divides it, as config writes it.
-std::string exact_size(Bytes n) {
-  if (n % 1_GiB == 0) return fmt::format("{}GiB", n / 1_GiB);
-  if (n % 1_MiB == 0) return fmt::format("{}MiB", n / 1_MiB);
-  if (n % 1_KiB == 0) return fmt::format("{}KiB", n / 1_KiB);
-  return fmt::format("{}B", n);
-}
-
 Settings settings_of(const Point& point) {
   Settings settings = {{"engine", name_of(point.engine)},
-                       {"block_size", exact_size(point.block)},
+                       {"block_size", block_text(point.block)},
                        {"queue_depth", fmt::format("{}", point.depth)}};
   if (point.engine == nvme::Engine::kThreads) {
     settings.push_back({"threads",
@@ -337,6 +329,14 @@ std::string aio_lines(const AioChoice& choice) {
     lines += fmt::format("  {}: {}\n", setting.key, setting.value);
   }
   return lines;
+}
+
+std::string aio_line(const Point& point) {
+  std::string line;
+  for (const Setting& setting : settings_of(point)) {
+    line += fmt::format("{}{}: {}", line.empty() ? "" : ", ", setting.key, setting.value);
+  }
+  return "aio: {" + line + "}";
 }
 
 std::string with_aio(std::string_view text, const AioChoice& choice, const std::string& file) {

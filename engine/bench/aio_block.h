@@ -20,6 +20,9 @@ AioChoice aio_choice(const Context& context, const Summary& chosen);
 /// A comment of where it is from and an `aio:` block, to paste.
 std::string aio_lines(const AioChoice& choice);
 
+/// "aio: {engine: io_uring, block_size: 2MiB, queue_depth: 64}".
+std::string aio_line(const Point& point);
+
 /// `text` with the choice: values of `engine`, `block_size` and `queue_depth`, and of `threads`
 /// where they are the engine, are replaced, in a block or in braces, and missing ones added; the
 /// comment stands above `aio:` and replaces that of an earlier time. Other keys, comments, order

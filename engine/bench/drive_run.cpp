@@ -35,7 +35,7 @@ Point plain(const Means& means, Bytes request) {
 }
 
 Bytes look_bytes(const RunOptions& options) {
-  return std::min(kUsualRequest, options.file / kLeastRequests / kAlignment * kAlignment);
+  return std::min(kUsualRequest, round_down(options.file / kLeastRequests, kAlignment));
 }
 
 /// Bytes per second of a first short write.
@@ -57,8 +57,8 @@ Bytes request_for(double rate, Bytes file) {
 
 Bytes line_for(double rate, Bytes request, const RunOptions& options) {
   const auto in_time = static_cast<Bytes>(rate * kFillShare * options.seconds);
-  const Bytes most = options.file / request * request;
-  return std::clamp(in_time / request * request, std::min(kLeastRequests * request, most), most);
+  const Bytes most = round_down(options.file, request);
+  return std::clamp(round_down(in_time, request), std::min(kLeastRequests * request, most), most);
 }
 
 /// The parts of run_drive(), in their order.
@@ -150,7 +150,7 @@ class DriveRun {
 
   void write_until_flat() {
     const Bytes bytes =
-        std::max(options_.steady_file / request_ * request_, bench_->target().bytes());
+        std::max(round_down(options_.steady_file, request_), bench_->target().bytes());
     DriveBench bench(make_target_(bytes), request_, options_.seed + 1, stop_);
     Point point = result_.winner ? result_.winner->point : plain(result_.means, request_);
     point.traffic = Traffic::kWrite;

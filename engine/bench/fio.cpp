@@ -65,7 +65,7 @@ void add_engine(const FioJob& job, std::vector<std::string>& to) {
 /// One direction. Every option is repeated for each, so that none hangs on how fio inherits them.
 void add_job(const FioJob& job, Traffic direction, Bytes size, std::vector<std::string>& to) {
   const Bytes block = job.point.block;
-  const Bytes part = size / jobs_of(job.point) / block * block;
+  const Bytes part = round_down(size / jobs_of(job.point), block);
   SLUICE_CHECK(part > 0, kConfig,
                fmt::format("fio: {} of files are less than a block of {} for each of its jobs; "
                            "ask for more",
@@ -151,40 +151,35 @@ class Folder {
   std::string path_;
 };
 
-/// Where a new process works and what it prints into; files, so that no pipe can fill up.
-class Actions {
+/// Where a new process works and what it prints into: files, so that no pipe can fill up. It leads
+/// a group of its own, so that Ctrl-C reaches us alone and we end it.
+class Surroundings {
  public:
-  explicit Actions(const std::string& folder) {
+  explicit Surroundings(const std::string& folder) {
     ::posix_spawn_file_actions_init(&actions_);
     ::posix_spawn_file_actions_addchdir_np(&actions_, folder.c_str());
     ::posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     constexpr int kNew = O_WRONLY | O_CREAT | O_TRUNC;
     ::posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, kOutput, kNew, 0600);
     ::posix_spawn_file_actions_addopen(&actions_, STDERR_FILENO, kErrors, kNew, 0600);
-  }
-  Actions(const Actions&) = delete;
-  Actions& operator=(const Actions&) = delete;
-  ~Actions() { ::posix_spawn_file_actions_destroy(&actions_); }
-  const posix_spawn_file_actions_t* get() const { return &actions_; }
-
- private:
-  posix_spawn_file_actions_t actions_{};
-};
-
-/// A group of processes of its own, so that Ctrl-C reaches us alone and we end it.
-class OwnGroup {
- public:
-  OwnGroup() {
     ::posix_spawnattr_init(&attributes_);
     ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP);
     ::posix_spawnattr_setpgroup(&attributes_, 0);
   }
-  OwnGroup(const OwnGroup&) = delete;
-  OwnGroup& operator=(const OwnGroup&) = delete;
-  ~OwnGroup() { ::posix_spawnattr_destroy(&attributes_); }
-  const posix_spawnattr_t* get() const { return &attributes_; }
+  Surroundings(const Surroundings&) = delete;
+  Surroundings& operator=(const Surroundings&) = delete;
+  ~Surroundings() {
+    ::posix_spawn_file_actions_destroy(&actions_);
+    ::posix_spawnattr_destroy(&attributes_);
+  }
+
+  /// As posix_spawnp() returns.
+  int spawn(pid_t& child, char* const* argv) const {
+    return ::posix_spawnp(&child, argv[0], &actions_, &attributes_, argv, environ);
+  }
 
  private:
+  posix_spawn_file_actions_t actions_{};
   posix_spawnattr_t attributes_{};
 };
 
@@ -194,8 +189,7 @@ int run(std::vector<std::string> words, const std::string& folder, const std::at
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t child = 0;
-  const int error = ::posix_spawnp(&child, argv[0], Actions(folder).get(), OwnGroup().get(),
-                                   argv.data(), environ);
+  const int error = Surroundings(folder).spawn(child, argv.data());
   SLUICE_CHECK(error != ENOENT, kEnv, "fio is not installed; scripts/install.sh fio installs it");
   SLUICE_CHECK(error == 0, kEnv, fmt::format("fio cannot be started: {}", std::strerror(error)));
   for (int status = 0;;) {

@@ -50,7 +50,7 @@ Bytes size_of(const std::string& option, const std::string& text, Bytes usual) {
 
 /// What is written to have something to read must not use up what may be written.
 Bytes file_within(Bytes most_written) {
-  return most_written / 4 / kAlignment * kAlignment;
+  return round_down(most_written / 4, kAlignment);
 }
 
 RunOptions options_of(const NvmeArguments& arguments, std::size_t drives) {
@@ -67,7 +67,7 @@ RunOptions options_of(const NvmeArguments& arguments, std::size_t drives) {
   const Usual& usual = kUsual[static_cast<std::size_t>(effort)];
   RunOptions options;
   options.seconds = arguments.seconds > 0 ? arguments.seconds : usual.seconds;
-  options.file = size_of("--file-size", arguments.file_size, usual.file) / kAlignment * kAlignment;
+  options.file = round_down(size_of("--file-size", arguments.file_size, usual.file), kAlignment);
   options.most_written = size_of("--max-write", arguments.max_write, usual.most_written);
   // Several drives are measured alone and then together, each drive by a half of what it may take.
   if (drives > 1) options.most_written /= 2;
@@ -89,8 +89,8 @@ RunOptions options_at(const Place& place, RunOptions options, const NvmeArgument
     const Bytes most = arguments.max_write.empty()
                            ? std::min(kMostSteady, place.on.free / kFreeToSteady)
                            : options.most_written / 2;
-    options.steady_written = most / kAlignment * kAlignment;
-    options.steady_file = std::min(most, place.on.free / 2) / kAlignment * kAlignment;
+    options.steady_written = round_down(most, kAlignment);
+    options.steady_file = round_down(std::min(most, place.on.free / 2), kAlignment);
   }
   const Bytes steady = arguments.steady ? std::max(options.steady_file, options.file) : 0;
   const Bytes compared = arguments.uses.compare_fio ? room_to_compare() : 0;

@@ -1,5 +1,7 @@
 #include "engine/bench/point.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace sluice::bench {
@@ -14,6 +16,12 @@ const char* name_of(Traffic traffic) {
       return "mixed";
   }
   return "";
+}
+
+std::string block_text(Bytes block) {
+  if (block % 1_GiB == 0) return fmt::format("{}GiB", block >> 30);
+  if (block % 1_MiB == 0) return fmt::format("{}MiB", block >> 20);
+  return fmt::format("{}KiB", block >> 10);
 }
 
 unsigned threads_of(const Point& point) {

@@ -230,7 +230,7 @@ std::vector<Turn> Sweep::runs(const std::vector<Point>& points, int repetitions,
     std::ranges::shuffle(order, random);
     for (const Point& point : order) {
       const Bytes full = 2 * requests_at_a_time(point, terms_.request) * terms_.request;
-      const Bytes most = std::min(each, std::max(in_time, full)) / kAlignment * kAlignment;
+      const Bytes most = round_down(std::min(each, std::max(in_time, full)), kAlignment);
       all.push_back({point, repetition, box_s, writes(point) ? most : 0});
     }
   }

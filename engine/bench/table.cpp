@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "engine/bench/aio_block.h"
 #include "engine/bench/summary.h"
 
 namespace sluice::bench {
@@ -39,13 +40,16 @@ std::string row(const Summary& summary) {
       summary.repetitions);
 }
 
-}  // namespace
-
-std::string block_text(Bytes block) {
-  if (block % 1_GiB == 0) return fmt::format("{}GiB", block >> 30);
-  if (block % 1_MiB == 0) return fmt::format("{}MiB", block >> 20);
-  return fmt::format("{}KiB", block >> 10);
+std::string steady_text(const Steady& steady) {
+  if (steady.rates.empty()) {
+    return "writing on and on: over in less than a second; raise --max-write to see a rate\n";
+  }
+  return fmt::format("writing on and on: {:.2f} GB/s at first, {:.2f} after {} s{}\n",
+                     gb(steady.rates.front()), gb(steady.rates.back()), steady.rates.size(),
+                     steady.flat ? "" : " and not yet flat; a larger --max-write goes on longer");
 }
+
+}  // namespace
 
 std::string text_of(const Point& point) {
   return fmt::format("{} {} x {} {}", name_of(point.engine), block_text(point.block), point.depth,
@@ -72,7 +76,7 @@ std::string preamble(const Context& context, const std::vector<std::string>& not
                            format_bytes(context.free)));
   line("drive", context.device);
   if (!context.wear.empty()) line("wear", context.wear);
-  line("machine", text_of(static_cast<const MachineContext&>(context)));
+  line("machine", text_of(context));
   line("engines", context.engines);
   line("direct", context.direct);
   line("memlock", context.memlock);
@@ -104,30 +108,13 @@ std::vector<Summary> best_of_each(const std::vector<Summary>& summaries) {
   return best;
 }
 
-namespace {
-
-std::string steady_text(const Steady& steady) {
-  if (steady.rates.empty()) {
-    return "writing on and on: over in less than a second; raise --max-write to see a rate\n";
-  }
-  return fmt::format("writing on and on: {:.2f} GB/s at first, {:.2f} after {} s{}\n",
-                     gb(steady.rates.front()), gb(steady.rates.back()), steady.rates.size(),
-                     steady.flat ? "" : " and not yet flat; a larger --max-write goes on longer");
-}
-
-}  // namespace
-
 std::string verdict(const DriveResult& result) {
   std::string text;
   if (result.winner) {
     const Summary& best = *result.winner;
     text += fmt::format("best {}: {}; in a run file:\n", name_of(best.point.traffic),
                         rates_text(best.read_rate, best.write_rate));
-    text += fmt::format("  aio: {{engine: {}, block_size: {}, queue_depth: {}{}}}\n",
-                        name_of(best.point.engine), block_text(best.point.block), best.point.depth,
-                        best.point.engine == nvme::Engine::kThreads
-                            ? fmt::format(", threads: {}", threads_of(best.point))
-                            : "");
+    text += fmt::format("  {}\n", aio_line(best.point));
   }
   if (result.steady) text += steady_text(*result.steady);
   text += fmt::format("{} written, {} read back and compared{}\n", format_bytes(result.written),

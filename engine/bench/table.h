@@ -12,8 +12,6 @@
 
 namespace sluice::bench {
 
-/// As the run file has it: "512KiB".
-std::string block_text(Bytes block);
 /// "io_uring 1MiB x 32 mixed".
 std::string text_of(const Point& point);
 /// "read 2.1 write 1.9 GB/s", of what there is.

@@ -72,7 +72,7 @@ void compare_with_fio(const DriveResult& result, const RunOptions& options, Prog
     if (written > options.most_written) {
       log::warning(
           fmt::format("{}: {} is not compared with fio, which would write more than "
-                      "--max-write {} in all; raise that",
+                      "the {} that --max-write leaves it; raise that",
                       result.name, name_of(traffic), format_bytes(options.most_written)));
       continue;
     }

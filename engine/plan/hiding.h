@@ -2,8 +2,6 @@
 /// header of this room.
 #pragma once
 
-#include <optional>
-
 #include "engine/plan/plan.h"
 
 namespace sluice::plan {

@@ -20,7 +20,7 @@ class Arena {
  public:
   static constexpr Bytes kStep = 64;  ///< a cache line, and what LibTorch aligns to
 
-  explicit Arena(Bytes capacity) : capacity_(capacity / kStep * kStep) {}
+  explicit Arena(Bytes capacity) : capacity_(round_down(capacity, kStep)) {}
 
   /// The offset of `n` bytes, or nothing when neither a gap nor the end has room. n > 0.
   std::optional<Bytes> take(Bytes n);
