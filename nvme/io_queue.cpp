@@ -73,12 +73,17 @@ std::unique_ptr<IoQueue> make_queue(const Options& options, Caching caching,
     case Engine::kAuto:
       break;
   }
-  if (caching == Caching::kPageCache) return make_thread_queue(options, std::move(seam));
+  if (caching == Caching::kPageCache) {
+    auto queue = make_thread_queue(options, std::move(seam));
+    queue->chosen_because("requests go through the page cache");
+    return queue;
+  }
   std::string why;
   const auto said = [&](std::unique_ptr<IoQueue> queue) {
     if (!why.empty()) {
       log::warning(fmt::format("{}Using {} instead (an aio.engine that is named is silent)", why,
                                queue->describe()));
+      queue->chosen_because(why.substr(0, why.size() - 2));
     }
     return queue;
   };

@@ -77,6 +77,13 @@ class IoQueue {
 
   /// For people: "io_uring, 32 x 1.0 MiB in flight".
   virtual std::string describe() const = 0;
+
+  /// Why kAuto came to it; empty where it is the first choice, or was asked for by name.
+  const std::string& why() const { return why_; }
+  void chosen_because(std::string why) { why_ = std::move(why); }
+
+ private:
+  std::string why_;
 };
 
 /// Stands between a queue and the kernel, so that a test can make the kernel misbehave exactly
@@ -96,7 +103,7 @@ class KernelSeam {
 
 /// The queue that `options.engine` asks for, for files opened like that. kAuto takes io_uring, else
 /// libaio, else threads, and threads where transfers go through the page cache, which would make
-/// the others wait for it; describe() says why, and a warning where something can be allowed.
+/// the others wait for it; why() says so, and a warning where something can be allowed.
 ///
 /// Throws  kConfig for options out of range; kEnv when the engine that was asked for is not allowed
 std::unique_ptr<IoQueue> make_queue(const Options& options, Caching caching,

@@ -58,7 +58,7 @@ struct Options {
   Verify verify = Verify::kAuto;
   /// A transfer that takes longer ends the run. The kernel's own drivers give a drive half a minute
   /// and then reset it, which takes as long again.
-  std::chrono::seconds timeout{120};
+  std::chrono::milliseconds timeout{120'000};
 };
 
 }  // namespace sluice::nvme

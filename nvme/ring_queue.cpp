@@ -209,7 +209,7 @@ class RingQueue final : public IoQueue {
   static constexpr std::size_t kOps = 2;
   const unsigned depth_;
   const Bytes block_size_;
-  const std::chrono::seconds timeout_;
+  const std::chrono::milliseconds timeout_;
   const std::shared_ptr<KernelSeam> seam_;
   const EventFd wake_;
   Ring* ring_ = nullptr;

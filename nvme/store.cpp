@@ -264,10 +264,14 @@ Ticket Store::transfer(Op op, const Extent& extent, Bytes offset, std::span<std:
     memory = memory.subspan(part.bytes);
   }
   std::vector<Ticket> tickets;
-  for (std::size_t drive = 0; drive < queues_.size(); ++drive) {
-    if (!requests[drive].empty()) {
+  try {
+    for (std::size_t drive = 0; drive < queues_.size(); ++drive) {
+      if (requests[drive].empty()) continue;
       tickets.push_back(queues_[drive]->submit(requests[drive], keep));
     }
+  } catch (...) {
+    for (const Ticket& ticket : tickets) ticket.wait_error();  // they are at the memory still
+    throw;
   }
   return Ticket::all(std::move(tickets));
 }
@@ -275,7 +279,9 @@ Ticket Store::transfer(Op op, const Extent& extent, Bytes offset, std::span<std:
 std::string Store::describe() const {
   std::string text;
   for (std::size_t drive = 0; drive < queues_.size(); ++drive) {
-    text += fmt::format("{}{}", drive == 0 ? "" : "; ", queues_[drive]->describe());
+    const IoQueue& queue = *queues_[drive];
+    text += fmt::format("{}{}", drive == 0 ? "" : "; ", queue.describe());
+    if (!queue.why().empty()) text += fmt::format(" ({})", queue.why());
     for (const Folder& folder : folders_) {
       if (folder.drive != drive) continue;
       text += fmt::format("; {} {} {} {}", folder.path, folder.filesystem,

@@ -127,7 +127,7 @@ class Workers {
     return seam_ ? seam_->answer(piece, result) : result;
   }
 
-  const std::chrono::seconds timeout_;
+  const std::chrono::milliseconds timeout_;
   const std::shared_ptr<KernelSeam> seam_;
   std::mutex mutex_;  // guards what follows, and the jobs
   std::condition_variable changed_;

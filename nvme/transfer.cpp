@@ -117,14 +117,14 @@ Step advance(Piece& piece, std::int64_t result) {
   return rest.bytes == 0 ? Step::kDone : Step::kAgain;
 }
 
-Error overdue(const Piece& piece, std::chrono::seconds timeout, std::size_t in_flight) {
+Error overdue(const Piece& piece, std::chrono::milliseconds timeout, std::size_t in_flight) {
   const Request& at = piece.rest;
   return Error(Errc::kWatchdog,
-               fmt::format("{}: {} of {} bytes at offset {} has not come back for {} s, of {} in "
+               fmt::format("{}: {} of {} bytes at offset {} has not come back for {:g} s, of {} in "
                            "flight; the drive or its driver hangs: see `dmesg`, or raise "
                            "aio.timeout",
-                           at.file->path(), name_of(at.op), at.bytes, at.offset, timeout.count(),
-                           in_flight));
+                           at.file->path(), name_of(at.op), at.bytes, at.offset,
+                           std::chrono::duration<double>(timeout).count(), in_flight));
 }
 
 void Backlog::push(std::shared_ptr<Job> job) {

@@ -77,10 +77,10 @@ Step advance(Piece& piece, std::int64_t result);
 std::string text_of_errno(int error);
 
 /// How often a queue looks whether a piece is overdue.
-inline constexpr std::chrono::milliseconds kLook{250};
+inline constexpr std::chrono::milliseconds kLook{100};
 /// What to say of a piece that the kernel has had for longer than `timeout`, `in_flight` pieces in
 /// all.
-Error overdue(const Piece& piece, std::chrono::seconds timeout, std::size_t in_flight);
+Error overdue(const Piece& piece, std::chrono::milliseconds timeout, std::size_t in_flight);
 
 /// The jobs that still have pieces to issue. Reads and writes apart; those of one kind take turns,
 /// so that a short one is not kept waiting by a long one. A turn is several pieces: drives are

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::array kNumbers{SIGINT, SIGTERM};
+constexpr std::array kNumbers{SIGINT, SIGTERM, SIGHUP};
 std::array<bool, kNumbers.size()> watched{};  // written before their handler can run
 std::string_view what_it_does;                // likewise
 std::atomic<int> signal_number{0};

@@ -1,4 +1,5 @@
-/// Ctrl-C and SIGTERM as a wish: the first ends the work in good order, a second one at once.
+/// Ctrl-C, SIGTERM and SIGHUP as a wish: the first ends the work in good order, a second one at
+/// once.
 #pragma once
 
 #include <atomic>
@@ -9,7 +10,7 @@ namespace sluice {
 /// The number of the signal that came since watch_stop_signals(), 0 before.
 const std::atomic<int>& stop_signal();
 
-/// From now on the first SIGINT or SIGTERM only sets stop_signal() and says on stderr that `what`,
+/// From now on the first of these signals only sets stop_signal() and says on stderr that `what`,
 /// as "stopping after the steps that are under way", which must be there to the end. The next one
 /// does what it does to any program. A signal that is ignored stays so.
 void watch_stop_signals(std::string_view what);

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <utility>
+#include <optional>
 
 #include "engine/base/error.h"
 
@@ -23,6 +24,30 @@ constexpr std::array kUnits = {
     Unit{"KB", 10}, Unit{"MB", 20},  Unit{"GB", 30},  Unit{"TB", 40},  Unit{"K", 10},
     Unit{"M", 20},  Unit{"G", 30},   Unit{"T", 40},
 };
+
+/// In powers of ten, and in GB.
+struct DecimalUnit {
+  std::string_view name;
+  Bytes gb;
+};
+constexpr std::array kDecimalUnits = {DecimalUnit{"PB", 1'000'000}, DecimalUnit{"TB", 1'000},
+                                      DecimalUnit{"GB", 1}};
+constexpr Bytes kGb = 1'000'000'000;
+
+struct Quantity {
+  double number = 0;
+  std::string_view unit;
+};
+
+/// nullopt: it does not begin with a finite number.
+std::optional<Quantity> quantity(std::string_view text) {
+  Quantity q;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), q.number);
+  if (ec != std::errc{} || !std::isfinite(q.number)) return std::nullopt;
+  q.unit = {end, static_cast<std::size_t>(text.data() + text.size() - end)};
+  while (q.unit.starts_with(' ')) q.unit.remove_prefix(1);
+  return q;
+}
 
 [[noreturn]] void refuse(std::string_view text, std::string_view reason) {
   throw Error(Errc::kConfig, fmt::format("'{}' is not a size: {}", text, reason));
@@ -43,13 +68,10 @@ std::string format_bytes(Bytes n) {
 }
 
 Bytes parse_bytes(std::string_view text) {
-  double value = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (ec != std::errc{} || !std::isfinite(value))
-    refuse(text, "write a number and a unit, as 64MiB");
+  const auto q = quantity(text);
+  if (!q) refuse(text, "write a number and a unit, as 64MiB");
+  const auto [value, unit] = *q;
   if (value < 0) refuse(text, "it is negative");
-  std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
   if (unit.empty()) {
     refuse(text, fmt::format("it has no unit; sizes are bytes here (DeepSpeed counts elements): "
                              "write {:g}B, or a number with KiB, MiB or GiB",
@@ -63,6 +85,27 @@ Bytes parse_bytes(std::string_view text) {
     return static_cast<Bytes>(bytes);
   }
   refuse(text, fmt::format("unknown unit '{}'; use B, KiB, MiB, GiB or TiB", unit));
+}
+
+Bytes parse_endurance(std::string_view text) {
+  constexpr double kMostGb = 1e9;
+  const auto q = quantity(text);
+  const auto unit = std::ranges::find(kDecimalUnits, q ? q->unit : "", &DecimalUnit::name);
+  const double gb = unit != kDecimalUnits.end() ? q->number * static_cast<double>(unit->gb) : 0;
+  // 1.1 PB is off by its rounding.
+  const bool whole = std::abs(gb - std::round(gb)) < 1e-6;
+  SLUICE_CHECK(gb >= 1 && gb <= kMostGb && whole, kConfig,
+               fmt::format("'{}' is not what a drive endures: write the TBW of its data sheet, as "
+                           "600TB or 1.2PB",
+                           text.substr(0, 60)));
+  return static_cast<Bytes>(std::llround(gb)) * kGb;
+}
+
+std::string format_endurance(Bytes n) {
+  const Bytes gb = n / kGb;
+  const auto unit =
+      std::ranges::find_if(kDecimalUnits, [&](const DecimalUnit& u) { return gb % u.gb == 0; });
+  return fmt::format("{}{}", gb / unit->gb, unit->name);
 }
 
 }  // namespace sluice

@@ -49,4 +49,10 @@ std::string format_bytes(Bytes n);
 /// negative or a size that is no whole number of bytes.
 Bytes parse_bytes(std::string_view text);
 
+/// What drives endure being written, as their data sheets have it: "600TB", "1.2PB", in powers of
+/// ten and whole GB. Throws kConfig.
+Bytes parse_endurance(std::string_view text);
+/// "600TB": exact, of what parse_endurance() gave.
+std::string format_endurance(Bytes n);
+
 }  // namespace sluice

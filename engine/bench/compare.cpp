@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -39,15 +40,15 @@ Comparison compare(std::span<const Pair> pairs) {
   all.fio_cpu = median_of(pairs, [](const Pair& p) { return p.fio.cpu_s_per_gb; });
   all.lowest = std::ranges::min(ratios);
   all.highest = std::ranges::max(ratios);
+  all.ratio = median(std::move(ratios));
   return all;
 }
 
 std::string line_of(const Comparison& comparison) {
   return fmt::format(
       "{}: {:.2f} of fio's {:.2f} GB/s: {:.2f} (median of {} pair{}, {:.2f} to {:.2f})",
-      name_of(comparison.traffic), comparison.ours * 1e-9, comparison.fio * 1e-9,
-      comparison.ratio(), comparison.pairs, comparison.pairs == 1 ? "" : "s", comparison.lowest,
-      comparison.highest);
+      name_of(comparison.traffic), comparison.ours * 1e-9, comparison.fio * 1e-9, comparison.ratio,
+      comparison.pairs, comparison.pairs == 1 ? "" : "s", comparison.lowest, comparison.highest);
 }
 
 }  // namespace sluice::bench

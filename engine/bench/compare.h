@@ -18,10 +18,9 @@ struct Pair {
 struct Comparison {
   Traffic traffic = Traffic::kRead;
   std::size_t pairs = 0;
-  double ours = 0, fio = 0;          ///< medians of the rates
-  double lowest = 0, highest = 0;    ///< ours / fio of single pairs
-  double ours_cpu = 0, fio_cpu = 0;  ///< medians, seconds of processors per 10^9 bytes
-  double ratio() const { return ours / fio; }
+  double ours = 0, fio = 0;                   ///< medians of the rates
+  double ratio = 0, lowest = 0, highest = 0;  ///< ours / fio of single pairs: median, ends
+  double ours_cpu = 0, fio_cpu = 0;           ///< medians, seconds of processors per 10^9 bytes
 };
 
 /// Throws  kLogic when there is no pair, pairs differ in their traffic, or fio's rate is 0

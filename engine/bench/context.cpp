@@ -109,15 +109,15 @@ void add_wear(const Place& place, Context& context) {
   const auto wear = wear_of(place.device.drives.front());
   if (!wear) return;
   context.wear = text_of(*wear);
-  context.endurance = endurance_of(*wear);
+  context.endurance_left = endurance_left(*wear);
 }
 
 void require_folder(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  SLUICE_CHECK(fs::is_directory(status), kConfig,
-               fmt::format("{} is {}, not a folder; name a folder on the drive, as {}", path,
-                           kind_of(status), fs::path(path).parent_path().string()));
+  SLUICE_CHECK(
+      fs::is_directory(status), kConfig,
+      fmt::format("'{}' is {}, not a folder; name a folder on the drive", path, kind_of(status)));
   SLUICE_CHECK(::access(path.c_str(), W_OK | X_OK) == 0, kConfig,
                fmt::format("{} cannot be written: {}; name a folder that you may write to", path,
                            std::generic_category().message(errno)));

@@ -18,9 +18,6 @@ namespace sluice::bench {
 namespace {
 
 constexpr Bytes kUsualRequest = 32_MiB;
-constexpr Bytes kLeastRequest = 64_KiB;
-/// A line has room for so many requests, so that two directions find some each.
-constexpr Bytes kLeastRequests = 16;
 /// On a slow drive a request is smaller, so that its end can be waited for.
 constexpr double kRequestSeconds = 0.16;
 /// And what is written to have something to read takes no more than this part of the time.
@@ -185,10 +182,9 @@ class DriveRun {
 DriveResult run_drive(const std::string& name, Means means, const MakeTarget& make_target,
                       const RunOptions& options, Progress& progress, const std::atomic<int>& stop,
                       const std::function<void(const DriveResult&)>& begun) {
-  SLUICE_CHECK(
-      options.file >= kLeastRequests * kLeastRequest, kConfig,
-      fmt::format("--file-size {} is too small; use {} or more", format_bytes(options.file),
-                  format_bytes(kLeastRequests * kLeastRequest)));
+  SLUICE_CHECK(options.file >= kLeastFile, kConfig,
+               fmt::format("--file-size {} is too small; use {} or more",
+                           format_bytes(options.file), format_bytes(kLeastFile)));
   return DriveRun(name, std::move(means), make_target, options, progress, stop).run(begun);
 }
 

@@ -17,6 +17,11 @@
 
 namespace sluice::bench {
 
+inline constexpr Bytes kLeastRequest = 64_KiB;
+/// A file has room for so many requests, so that two directions find some each.
+inline constexpr Bytes kLeastRequests = 16;
+inline constexpr Bytes kLeastFile = kLeastRequests * kLeastRequest;
+
 struct RunOptions {
   double seconds = 300;      ///< about, without steady
   Bytes file = 0;            ///< bytes of the target; less on a slow one

@@ -130,12 +130,17 @@ void replace_file(const fs::path& file, std::string_view text) {
 void require_writable(std::string_view option, const std::string& file) {
   if (file.empty()) return;
   std::error_code error;
-  const fs::path folder = fs::path(file).parent_path();
   const fs::file_status status = fs::status(file, error);
-  const bool there = fs::exists(status);
-  const fs::path written = there ? fs::path(file) : (folder.empty() ? "." : folder);
-  SLUICE_CHECK(!fs::is_directory(status) && ::access(written.c_str(), W_OK) == 0, kIo,
-               fmt::format("{} {}: cannot be written; name another file", option, file));
+  bool may = !fs::is_directory(status);
+  if (fs::exists(status)) may = may && ::access(file.c_str(), W_OK) == 0;
+  // A file is replaced by one that is made beside it.
+  if (fs::is_regular_file(status) || !fs::exists(status)) {
+    const fs::path folder = fs::weakly_canonical(fs::absolute(file, error), error).parent_path();
+    may = may && ::access(folder.c_str(), W_OK | X_OK) == 0;
+  }
+  SLUICE_CHECK(may, kIo,
+               fmt::format("{} {}: cannot be written, or its folder cannot; name another file",
+                           option, file));
 }
 
 void require_different(const std::vector<Named>& outputs) {

@@ -66,8 +66,10 @@ Json median_of(Json row, int repetitions) {
 
 Json row_of(const std::string& target, const Measured& run) {
   const double gigabytes = static_cast<double>(run.read_bytes + run.written_bytes) / 1e9;
+  // Times of 10^9 bytes, so that tools which compare times compare speeds.
   Json row = iteration(head(name_of_row(target, run.point), "iteration"), run.repetition,
-                       run.seconds, run.cpu_s_per_gb * gigabytes);
+                       gigabytes > 0 ? run.seconds / gigabytes : 0, run.cpu_s_per_gb);
+  row["seconds"] = run.seconds;
   add_point(row, run.point);
   add_values(row, run);
   row["read_bytes"] = run.read_bytes;
@@ -80,6 +82,9 @@ Json row_of(const std::string& target, const Summary& summary) {
   Json row = median_of(head(name_of_row(target, summary.point), "aggregate"), summary.repetitions);
   add_point(row, summary.point);
   add_values(row, summary);
+  row["real_time"] = summary.rate() > 0 ? 1e9 / summary.rate() : 0;
+  row["cpu_time"] = summary.cpu_s_per_gb;
+  row["time_unit"] = "s";
   row["spread"] = summary.spread;
   row["drift"] = summary.drift;
   return row;

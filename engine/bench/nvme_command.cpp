@@ -73,6 +73,9 @@ RunOptions options_of(const NvmeArguments& arguments, std::size_t drives) {
   if (drives > 1) options.most_written /= 2;
   if (arguments.file_size.empty()) {
     options.file = std::min(options.file, file_within(options.most_written));
+    SLUICE_CHECK(options.file >= kLeastFile, kConfig,
+                 fmt::format("--max-write {} is too little; use {} or more", arguments.max_write,
+                             format_bytes((drives > 1 ? 8 : 4) * kLeastFile)));
   }
   SLUICE_CHECK(2 * options.file <= options.most_written, kConfig,
                fmt::format("--max-write leaves {} for each sweep, which is less than twice "
@@ -165,7 +168,7 @@ Means means_together(const std::vector<DriveResult>& results, const std::string&
   }
   means.context.path = name;
   means.context.wear.clear();
-  means.context.endurance = 0;
+  means.context.endurance_left = 0;
   means.context.device = fmt::format("{}", fmt::join(devices, " and "));
   return means;
 }
@@ -209,15 +212,24 @@ int nvme(const NvmeArguments& arguments) {
 
   Output output(arguments);
   std::vector<DriveResult> results;
-  for (std::size_t i = 0; i < places.size() && stop_signal() == 0; ++i) {
-    results.push_back(run_alone(places[i], options_by_place[i], output));
-    output.ended(results.back());
+  const auto save = [&] {
+    if (arguments.json.empty() || results.empty()) return;
+    write_result("--json", arguments.json, to_json(results));
+  };
+  try {
+    for (std::size_t i = 0; i < places.size() && stop_signal() == 0; ++i) {
+      results.push_back(run_alone(places[i], options_by_place[i], output));
+      output.ended(results.back());
+    }
+    if (places.size() > 1 && stop_signal() == 0) {
+      results.push_back(run_together(results, options, output));
+      output.ended(results.back());
+    }
+  } catch (const Error&) {
+    save();  // what there is
+    throw;
   }
-  if (places.size() > 1 && stop_signal() == 0) {
-    results.push_back(run_together(results, options, output));
-    output.ended(results.back());
-  }
-  if (!arguments.json.empty()) write_result("--json", arguments.json, to_json(results));
+  save();
   if (stop_signal() == 0) make_use(arguments.uses, results, options, output.progress());
   if (stop_signal() != 0) return 128 + stop_signal();
   return std::ranges::all_of(results, &DriveResult::whole) ? 0 : exit_code(Errc::kLogic);

@@ -79,11 +79,11 @@ struct MachineContext {
 struct Context : MachineContext {
   std::string path, filesystem, device;  ///< device: name and model, as far as they can be read
   Bytes free = 0;
-  std::string wear;      ///< what the drive says of it; empty: nothing
-  double endurance = 0;  ///< bytes, by that; 0: not known
-  std::string engines;   ///< usable ones, and why the others are not
-  std::string direct;    ///< O_DIRECT and its alignment, or why not
-  std::string memlock;   ///< the limit, and whether buffers could be registered
+  std::string wear;           ///< what the drive says of it; empty: nothing
+  double endurance_left = 0;  ///< bytes that may still be written, by that; 0: not known
+  std::string engines;        ///< usable ones, and why the others are not
+  std::string direct;         ///< O_DIRECT and its alignment, or why not
+  std::string memlock;        ///< the limit, and whether buffers could be registered
   Bytes planned_writes = 0;
 };
 

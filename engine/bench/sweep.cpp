@@ -201,8 +201,8 @@ Sweep::Grid Sweep::choose_grid() const {
   const Bytes least =
       static_cast<Bytes>(static_cast<double>(least_written(points)) / kCoarse) + kAlignment;
   SLUICE_CHECK(least <= terms_.most_written || writers(points) == 0, kConfig,
-               fmt::format("--max-write: {} is too little for a sweep; use {} or more, or "
-                           "--read-only",
+               fmt::format("--max-write leaves {} for this sweep, which needs {} or more: raise it "
+                           "(several drives share it), or use --read-only",
                            format_bytes(terms_.most_written + terms_.written_else),
                            format_bytes(least + terms_.written_else)));
   Grid chosen{points, 1, 0};

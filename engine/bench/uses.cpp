@@ -30,12 +30,13 @@ constexpr Bytes kCompared = 1_GiB;  // the file
 constexpr Bytes kRequest = 32_MiB;
 constexpr Bytes kEndless = std::numeric_limits<Bytes>::max();
 
-/// Bytes that both sides write while one traffic is compared.
+/// Bytes that both sides write while one traffic is compared: fio lays its file out anew each time.
 Bytes written_by_comparing(const DriveResult& result, Traffic traffic) {
   const Summary* best = fastest(result.summaries, traffic);
-  if (best == nullptr || traffic == Traffic::kRead) return 2 * kCompared;
+  constexpr Bytes kFiles = (1 + kPairs) * kCompared;
+  if (best == nullptr || traffic == Traffic::kRead) return kFiles;
   const double seconds = 2 * kPairs * (kPairSeconds + 1);
-  return 2 * kCompared + static_cast<Bytes>(best->write_rate * seconds);
+  return kFiles + static_cast<Bytes>(best->write_rate * seconds);
 }
 
 /// Ours, then fio's, and the other way round in every second pair: what comes first meets a drive
@@ -108,9 +109,9 @@ Question question_of(const Uses& uses, const DriveResult& result) {
                     rate(Traffic::kWrite)};
   if (uses.tflops > 0) question.flops_per_s = uses.tflops * 1e12;
   if (!uses.endurance.empty()) {
-    question.endurance = parse_endurance(uses.endurance);
-  } else if (result.means.context.endurance > 0) {
-    question.endurance = result.means.context.endurance;
+    question.endurance = static_cast<double>(parse_endurance(uses.endurance));
+  } else if (result.means.context.endurance_left > 0) {
+    question.endurance = result.means.context.endurance_left;
   }
   return question;
 }

@@ -6,7 +6,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <span>
 
 #include "engine/base/error.h"
 #include "engine/zero/options.h"
@@ -24,18 +23,17 @@ struct Unit {
   double factor;
 };
 constexpr std::array kCounts = {Unit{"K", 1e3}, Unit{"M", 1e6}, Unit{"B", 1e9}, Unit{"T", 1e12}};
-constexpr std::array kDecimal = {Unit{"GB", 1e9}, Unit{"TB", 1e12}, Unit{"PB", 1e15}};
 
 /// A positive number directly before one of the units; nullopt when it is not that.
-std::optional<double> quantity(std::string_view text, std::span<const Unit> units) {
+std::optional<double> counted(std::string_view text) {
   double value = 0;
   const char* const last = text.data() + text.size();
   const auto [end, ec] = std::from_chars(text.data(), last, value);
   if (ec != std::errc{} || !std::isfinite(value) || value <= 0) return std::nullopt;
   std::string_view name(end, static_cast<std::size_t>(last - end));
   while (name.starts_with(' ')) name.remove_prefix(1);
-  const auto unit = std::ranges::find(units, name, &Unit::name);
-  if (unit == units.end()) return std::nullopt;
+  const auto unit = std::ranges::find(kCounts, name, &Unit::name);
+  if (unit == kCounts.end()) return std::nullopt;
   return value * unit->factor;
 }
 
@@ -72,22 +70,12 @@ std::string grouped(double n) {
 
 std::uint64_t parse_parameters(std::string_view text) {
   constexpr double kLargest = 1e15;
-  const auto n = quantity(text, kCounts);
+  const auto n = counted(text);
   SLUICE_CHECK(n && *n >= 1 && *n <= kLargest, kConfig,
                fmt::format("'{}' is not the size of a model: write its parameters as 8B, 1.3B or "
                            "124M\n(of a run file: sluice train FILE --dry-run)",
                            text.substr(0, 60)));
   return static_cast<std::uint64_t>(std::llround(*n));
-}
-
-double parse_endurance(std::string_view text) {
-  constexpr double kLargest = 1e21;
-  const auto bytes = quantity(text, kDecimal);
-  SLUICE_CHECK(bytes && *bytes <= kLargest, kConfig,
-               fmt::format("'{}' is not what a drive endures: write the TBW of its data sheet, as "
-                           "600TB or 1.2PB",
-                           text.substr(0, 60)));
-  return *bytes;
 }
 
 Verdict judge(const Question& question) {

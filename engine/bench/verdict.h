@@ -12,10 +12,6 @@ namespace sluice::bench {
 /// Parameters: "8B", "1.3B", "124M", "350K", "1T". Throws kConfig.
 std::uint64_t parse_parameters(std::string_view text);
 
-/// Bytes that a drive may be written in its life, as its data sheet says it: "600TB", "1.2PB" of
-/// 10^12 and 10^15 bytes, unlike sizes of memory. Throws kConfig.
-double parse_endurance(std::string_view text);
-
 /// Bytes per second. Each direction with the other under way (mixed), and alone; 0 alone = not
 /// measured.
 struct Rates {
@@ -27,7 +23,7 @@ struct Question {
   std::uint64_t parameters = 0;
   Rates rates;
   std::optional<double> flops_per_s;  ///< what the machine computes; nullopt: not asked
-  std::optional<double> endurance;    ///< bytes, of parse_endurance()
+  std::optional<double> endurance;    ///< bytes that the drive may still be written
   /// What a step takes, where it is known and longer than the drive needs.
   std::optional<double> step_s;
 };

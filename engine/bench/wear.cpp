@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 
 namespace sluice::bench {
@@ -52,9 +52,10 @@ std::optional<Wear> wear_of(const std::string& drive) {
   return wear_in(page);
 }
 
-double endurance_of(const Wear& wear) {
+double endurance_left(const Wear& wear) {
   if (wear.percent_used == 0) return 0;
-  return wear.written * 100 / (wear.percent_used + 1);
+  const double whole = wear.written * 100 / (wear.percent_used + 1);
+  return std::max(whole - wear.written, 0.0);
 }
 
 std::string text_of(const Wear& wear) {

@@ -22,9 +22,9 @@ Wear wear_in(const HealthPage& page);
 /// Asks "nvme0n1". nullopt: it is no NVMe drive, or this user may not ask it; root may.
 std::optional<Wear> wear_of(const std::string& drive);
 
-/// Bytes that it takes in its life, no fewer by its own count, which knows whole percents only. 0:
-/// too little is used to tell.
-double endurance_of(const Wear& wear);
+/// Bytes that it still takes, no fewer by its own count, which knows whole percents only. 0: too
+/// little is used to tell, or nothing is left.
+double endurance_left(const Wear& wear);
 
 /// "3% used, 412 TB written".
 std::string text_of(const Wear& wear);

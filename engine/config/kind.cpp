@@ -110,15 +110,24 @@ Kind<Bytes> size(Bytes least, Bytes most, Bytes step) {
           [](const Bytes& n) { return json(exact_size(n)); }};
 }
 
-Kind<std::chrono::seconds> duration(std::chrono::seconds least, std::chrono::seconds most) {
+Kind<Bytes> endurance() {
+  return {"bytes in powers of ten (600TB, 1.2PB)",
+          {{"type", "string"}, {"pattern", "^[0-9.]+ ?[GTP]B$"}},
+          read_endurance,
+          [](const Bytes& n) { return json(format_endurance(n)); }};
+}
+
+Kind<std::chrono::milliseconds> duration(std::chrono::seconds least, std::chrono::seconds most) {
   return {fmt::format("duration from {} to {}", exact_duration(least), exact_duration(most)),
           {{"type", "string"}, {"pattern", "^(0|[1-9][0-9]*)[smh]$"}},
           [=](const Value& v, const Context& at) {
             const std::chrono::seconds n = read_duration(v, at);
             if (n < least || n > most) refuse(v, at, "out of range");
-            return n;
+            return std::chrono::milliseconds(n);
           },
-          [](const std::chrono::seconds& n) { return json(exact_duration(n)); }};
+          [](const std::chrono::milliseconds& n) {
+            return json(exact_duration(std::chrono::duration_cast<std::chrono::seconds>(n)));
+          }};
 }
 
 Kind<std::variant<Bytes, double>> size_or_fraction() {

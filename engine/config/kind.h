@@ -37,8 +37,10 @@ Kind<double> number(double least, double most, Ends ends = Ends::kClosed);
 Kind<double> fraction();
 /// `step`: sizes are multiples of it; 1_B = any.
 Kind<Bytes> size(Bytes least, Bytes most, Bytes step);
+/// Of a drive: "600TB", in powers of ten.
+Kind<Bytes> endurance();
 /// Whole seconds, minutes or hours.
-Kind<std::chrono::seconds> duration(std::chrono::seconds least, std::chrono::seconds most);
+Kind<std::chrono::milliseconds> duration(std::chrono::seconds least, std::chrono::seconds most);
 /// A size, or a fraction above 0.
 Kind<std::variant<Bytes, double>> size_or_fraction();
 /// Digits are a count; with a dot or a % it is a fraction.

@@ -175,15 +175,27 @@ double read_fraction(const Value& value, const Context& at) {
   return x;
 }
 
-Bytes read_size(const Value& value, const Context& at) {
+namespace {
+
+Bytes read_bytes(Bytes (*parse)(std::string_view), const Value& value, const Context& at) {
   const std::string& text = text_of(value, at);
   if (text.size() > kLongestNumber) refuse(value, at, "too long for a size");
   try {
-    return parse_bytes(text);
+    return parse(text);
   } catch (const Error& e) {
     throw Error(Errc::kConfig,
                 fmt::format("{} {}: {}; takes {}", value.where, at.key, e.what(), at.takes));
   }
+}
+
+}  // namespace
+
+Bytes read_size(const Value& value, const Context& at) {
+  return read_bytes(parse_bytes, value, at);
+}
+
+Bytes read_endurance(const Value& value, const Context& at) {
+  return read_bytes(parse_endurance, value, at);
 }
 
 namespace {

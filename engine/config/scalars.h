@@ -37,6 +37,7 @@ double read_number(const Value& value, const Context& at);
 double read_fraction(const Value& value, const Context& at);
 Bytes read_size(const Value& value, const Context& at);
 /// "90s", "5m", "2h".
+Bytes read_endurance(const Value& value, const Context& at);
 std::chrono::seconds read_duration(const Value& value, const Context& at);
 /// Words for people; no control characters, not empty.
 const std::string& read_word(const Value& value, const Context& at);

@@ -36,6 +36,11 @@ std::vector<Field> tier_fields() {
       key("tiers.nvme.allow_ram_path", boolean(),
           "true accepts a folder that lies in memory (tmpfs), which tests the code but not a drive",
           &C::tiers, &memory::Options::nvme, &memory::NvmeTier::allow_ram_path),
+      key("tiers.nvme.endurance", or_null(endurance()),
+          "What the drives together endure being written, as their data sheets have it (TBW, "
+          "powers "
+          "of ten): the start and --dry-run say after how many steps and days that is used up",
+          &C::tiers, &memory::Options::nvme, &memory::NvmeTier::endurance),
   };
 }
 

@@ -33,6 +33,7 @@ struct NvmeTier {
   std::vector<std::string> paths;  ///< folders, one per drive; empty = a folder of the run
   Limit limit = 0.9;               ///< of the free space
   bool allow_ram_path = false;     ///< accept a tmpfs: a test of the code, not of a disk
+  std::optional<Bytes> endurance;  ///< that the drives together may be written; nullopt = not said
 };
 
 struct Options {

@@ -111,8 +111,8 @@ Bytes moved(const prefetch::Program& program, schedule::LaneKind lane);
 /// look.
 std::optional<double> step_seconds(const Plan& plan, const prefetch::CostModel& cost);
 
-/// For people: per tier the minimum and what is planned, the slots of each pool, the simulated step
-/// and what more memory would buy.
-std::string report(const Plan& plan);
+/// For people: per tier the minimum and what is planned, the slots of each pool, the simulated
+/// step, when it has worn out drives of an `endurance`, and what more memory would buy.
+std::string report(const Plan& plan, std::optional<Bytes> endurance = std::nullopt);
 
 }  // namespace sluice::plan

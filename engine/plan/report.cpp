@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/plan/plan.h"
 
@@ -59,7 +60,7 @@ std::string traffic(const Plan& plan) {
 }
 
 /// In powers of ten, as the data sheets of drives have what wears them (TBW).
-std::string drives(const Plan& plan) {
+std::string drives(const Plan& plan, std::optional<Bytes> endurance) {
   constexpr double kDay = 24 * 60 * 60;
   if (!plan.programs.step) return {};
   const auto gb = [&](LaneKind lane) {
@@ -68,13 +69,20 @@ std::string drives(const Plan& plan) {
   const double read = gb(LaneKind::kNvmeRead), written = gb(LaneKind::kNvmeWrite);
   if (read + written == 0) return {};
   const Forecast& f = plan.forecast;
-  return fmt::format(
+  std::string text = fmt::format(
       "\ndrives: {:.3g} GB read and {:.3g} GB written each step, {:.3g} TB a day at that pace"
       "\ndrives: {:.3g} s of each step; {}",
       read, written, 1e-3 * written / f.step_s * kDay, f.hiding.drives_s,
       f.hiding.tokens
           ? fmt::format("computing takes as long at {:.0f} tokens a step", *f.hiding.tokens)
           : "with more tokens a step they only take longer than computing");
+  if (endurance && written > 0) {
+    const double steps = std::floor(1e-9 * static_cast<double>(*endurance) / written);
+    text += fmt::format(
+        "\ndrives: {} of writes are used up after {:.0f} steps, {:.3g} days at that pace",
+        format_endurance(*endurance), steps, steps * f.step_s / kDay);
+  }
+  return text;
 }
 
 /// Where weights are streamed, and there is a choice.
@@ -106,13 +114,13 @@ std::string offer(const Offer& offer, double now) {
 
 }  // namespace
 
-std::string report(const Plan& plan) {
+std::string report(const Plan& plan, std::optional<Bytes> endurance) {
   std::string text = tiers(plan) + slots(plan) + sweep(plan) + kept_layers(plan) + traffic(plan);
   const Forecast& f = plan.forecast;
   if (f.step_s <= 0) return text;
   text += fmt::format("\nsimulated step: {:.3g} s, bound {} {:.0f}%", f.step_s, f.bound,
                       100 * f.bound_share);
-  text += drives(plan);
+  text += drives(plan, endurance);
   for (const Offer& o : f.offers) text += offer(o, f.step_s);
   return text;
 }

@@ -1,5 +1,4 @@
 #include "engine/train/session.h"
-#include "engine/train/calibrate.h"
 
 #include <fmt/format.h>
 
@@ -242,7 +241,8 @@ std::string Session::report() const {
       setup_.model->parameters(), setup_.model->segments.size(), setup_.chunk_count(),
       format_bytes(largest), setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len,
       setup_.tokens_per_step(), steps_, format_bytes(workspace_.main),
-      format_bytes(workspace_.side), plan::report(plan_), checks_.empty() ? "" : "\n", checks_);
+      format_bytes(workspace_.side), plan::report(plan_, job_.tiers.nvme.endurance),
+      checks_.empty() ? "" : "\n", checks_);
 }
 
 }  // namespace sluice::train

@@ -98,6 +98,29 @@ TEST_F(Settings, AdamAndAdamWDifferOnlyWhereThereIsWeightDecay) {
   EXPECT_NE(final("adam", "0.1"), final("adamw", "0.1"));
 }
 
+/// As `sluice bench nvme --write-config` leaves them.
+TEST_F(Settings, WhatABenchFoundBestIsUsedAndSaid) {
+  rewrite(
+      "tiers:\n",
+      "# measured by sluice bench nvme /mnt/nvme0\naio:\n  engine: threads\n  block_size: 64KiB\n"
+      "  queue_depth: 4\n  threads: 3\ntiers:\n");
+  const Records records = run("best", "");
+  ASSERT_FALSE(records.empty());
+  const auto used = records.back().at("nvme").get<std::string>();
+  EXPECT_THAT(used, testing::StartsWith("threads, 3 x 64.0 KiB")) << used;
+  EXPECT_THAT(text_of("runs/best/train.log"), testing::HasSubstr(used.substr(0, 20)));
+}
+
+/// By what a run's own steps were counted to write.
+TEST_F(Settings, ADryRunSaysAfterHowManyStepsTheDrivesAreWornOut) {
+  const double written = column(run("counted", ""), "nvme_write_bytes").back();
+  const Ending dry = train("--dry-run tiers.nvme.endurance=3GB");
+  EXPECT_EQ(dry.code, 0) << dry.said;
+  EXPECT_THAT(dry.said,
+              testing::HasSubstr("drives: 3GB of writes are used up after " +
+                                 std::to_string(static_cast<int>(3e9 / written)) + " steps, "));
+}
+
 /// Serial: each op begins when the one before has ended. The trace has microseconds to 3 digits.
 TEST_F(Settings, ASerialRunDoesOneThingAtATime) {
   run("serial", "execution=serial train.steps=3 profile.steps=1-3");

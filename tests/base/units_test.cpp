@@ -33,6 +33,18 @@ TEST(Units, RefusesWhatIsNoSize) {
   }
 }
 
+TEST(Units, ReadsWhatADriveEnduresInPowersOfTen) {
+  EXPECT_EQ(parse_endurance("600TB"), 600'000'000'000'000U);
+  EXPECT_EQ(parse_endurance("1.1 PB"), 1'100'000'000'000'000U);
+  for (const std::string text : {"600TB", "1100TB", "3PB", "1234567GB"}) {
+    EXPECT_EQ(format_endurance(parse_endurance(text)), text);
+  }
+  for (const std::string bad :
+       {"", "600", "600TiB", "-1TB", "0TB", "600TBW", "nanTB", "infTB", "1001PB", "TB", "1.5GB"}) {
+    test::expect_error(Errc::kConfig, {"'" + bad + "'", "600TB"}, [&] { parse_endurance(bad); });
+  }
+}
+
 TEST(Units, FormatsForPeople) {
   EXPECT_EQ(format_bytes(512), "512 B");
   EXPECT_EQ(format_bytes(4_GiB), "4.0 GiB");

@@ -45,8 +45,9 @@ TEST(Json, HasTheShapeOfGoogleBenchmark) {
   EXPECT_EQ(row.at("run_type"), "iteration");
   EXPECT_EQ(row.at("repetition_index"), 1);
   EXPECT_EQ(row.at("time_unit"), "s");
-  EXPECT_EQ(row.at("real_time"), 2);
-  EXPECT_DOUBLE_EQ(row.at("cpu_time"), 0.4);
+  EXPECT_EQ(row.at("seconds"), 2);
+  EXPECT_DOUBLE_EQ(row.at("real_time"), 0.25);
+  EXPECT_DOUBLE_EQ(row.at("cpu_time"), 0.05);
   EXPECT_DOUBLE_EQ(row.at("bytes_per_second"), 4e9);
   EXPECT_DOUBLE_EQ(row.at("read_p99_us"), 2000);
   EXPECT_FALSE(row.contains("write_p99_us"));
@@ -54,6 +55,8 @@ TEST(Json, HasTheShapeOfGoogleBenchmark) {
   EXPECT_EQ(rows[2].at("run_type"), "aggregate");
   EXPECT_EQ(rows[2].at("aggregate_name"), "median");
   EXPECT_EQ(rows[2].at("repetitions"), 2);
+  EXPECT_DOUBLE_EQ(rows[2].at("real_time"), 0.25);
+  EXPECT_DOUBLE_EQ(rows[2].at("cpu_time"), 0.05);
 }
 
 TEST(Json, HasEachTargetWithItsWinner) {

@@ -127,7 +127,7 @@ TEST(Sweep, SaysHowMuchItMustBeAllowedToWrite) {
   Terms terms = usual();
   terms.most_written = 1_GiB;
   terms.written_else = 1_GiB;
-  test::expect_error(Errc::kConfig, {"--max-write", "2.0 GiB is too little", "--read-only"},
+  test::expect_error(Errc::kConfig, {"--max-write", "leaves 2.0 GiB", "--read-only"},
                      [&] { const Sweep sweep(terms); });
 }
 

@@ -23,14 +23,6 @@ TEST(Verdict, ReadsTheSizeOfAModel) {
   }
 }
 
-TEST(Verdict, ReadsWhatADriveEndures) {
-  EXPECT_DOUBLE_EQ(parse_endurance("600TB"), 600e12);
-  EXPECT_DOUBLE_EQ(parse_endurance("1.2 PB"), 1.2e15);
-  for (const std::string bad : {"", "600", "600TiB", "-1TB", "0TB", "600TBW"}) {
-    test::expect_error(Errc::kConfig, {"'" + bad + "'", "600TB"}, [&] { parse_endurance(bad); });
-  }
-}
-
 /// 8B at 2 GB/s each way: 96 GB each way take 48 s.
 Question eight_billion() {
   Question question;

@@ -30,8 +30,9 @@ TEST(Wear, CountsUnitsBeyond64Bits) {
 
 /// 7% may be anything below 8%.
 TEST(Wear, SaysNoMoreOfWhatADriveEnduresThanItsPercentsTell) {
-  EXPECT_DOUBLE_EQ(endurance_of({7, 80e12}), 1000e12);
-  EXPECT_EQ(endurance_of({0, 80e12}), 0);
+  EXPECT_DOUBLE_EQ(endurance_left({7, 80e12}), 1000e12 - 80e12);
+  EXPECT_EQ(endurance_left({0, 80e12}), 0);
+  EXPECT_EQ(endurance_left({105, 80e12}), 0);
 }
 
 TEST(Wear, IsNotKnownOfWhatIsNoNvmeDrive) {

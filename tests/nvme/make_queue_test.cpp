@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "nvme/io_queue.h"
+#include "nvme/store.h"
 #include "nvme/thread_queue.h"
 #include "nvme/uring_queue.h"
 #include "tests/nvme/buffer.h"
@@ -59,10 +60,26 @@ TEST(MakeQueue, FallsBackToLibaioAloudWhereIoUringIsForbidden) {
       const auto queue = make_queue({}, Caching::kDirect);
       const std::string said = testing::internal::GetCapturedStderr();
       EXPECT_THAT(queue->describe(), HasSubstr("libaio"));
+      EXPECT_THAT(queue->why(), HasSubstr("io_uring"));
       EXPECT_THAT(said, HasSubstr("warning"));
       EXPECT_THAT(said, HasSubstr("io_uring"));
     });
   }
+}
+
+/// It goes into a run's metrics.
+TEST(MakeQueue, AStoreSaysWhyItsEngineWasChosen) {
+  const test::TempFolder folder;
+  Options options;
+  options.direct = Direct::kFalse;
+  const auto said = [&] {
+    return Store({folder.path()}, 1_MiB, options, AllowRam::kYes).describe();
+  };
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(said(), HasSubstr("(requests go through the page cache)"));
+  options.engine = Engine::kThreads;
+  EXPECT_THAT(said(), testing::Not(HasSubstr("(requests")));
+  testing::internal::GetCapturedStderr();
 }
 
 TEST(MakeQueue, ThroughThePageCacheTakesThreadsWithoutAWord) {

@@ -65,6 +65,10 @@ TEST(Report, SaysWhatDrivesMoveAndAreWornByAndWhereThatIsHidden) {
       "drives: 9 s of each step; ";
   EXPECT_THAT(report(plan),
               ::testing::EndsWith(first + "computing takes as long at 12345 tokens a step"));
+  // 500 steps of 10 s.
+  EXPECT_THAT(report(plan, Bytes{2'503'000'000'000}),
+              ::testing::EndsWith("\ndrives: 2503GB of writes are used up after 500 steps, 0.0579 "
+                                  "days at that pace"));
   plan.forecast.hiding.tokens = std::nullopt;
   EXPECT_THAT(
       report(plan),
