@@ -83,8 +83,9 @@ inline constexpr std::chrono::milliseconds kLook{100};
 Error overdue(const Piece& piece, std::chrono::milliseconds timeout, std::size_t in_flight);
 
 /// The jobs that still have pieces to issue. Reads and writes apart; those of one kind take turns,
-/// so that a short one is not kept waiting by a long one. A turn is several pieces: drives are
-/// faster at what lies one behind the other.
+/// so that a short one is not kept waiting by one without end. A turn is most of a chunk: jobs that
+/// shared the drive piece by piece would all end late and together, and who waits for a whole one
+/// would stand still, then have several at once.
 class Backlog {
  public:
   void push(std::shared_ptr<Job> job);
@@ -95,7 +96,7 @@ class Backlog {
   void abandon(const std::exception_ptr& error);
 
  private:
-  static constexpr unsigned kTurn = 8;
+  static constexpr unsigned kTurn = 64;
   struct Line {
     std::deque<std::shared_ptr<Job>> jobs;
     unsigned taken = 0;  // pieces of the first one's turn

@@ -31,7 +31,7 @@ std::string latency_text(const Latency& latency) {
 std::string row(const Summary& summary) {
   const bool several = summary.repetitions > 1;
   return fmt::format(
-      "{:<7} {:<8} {:>7} {:>5} {:>7} {:>7} {:>7} {:>6} {:>22} {:>22} {:>6.3f} {:>4}\n",
+      "{:<7} {:<8} {:>7} {:>5} {:>7} {:>7} {:>6} {:>6} {:>22} {:>22} {:>6.3f} {:>4}\n",
       name_of(summary.point.traffic), name_of(summary.point.engine),
       block_text(summary.point.block), summary.point.depth, rate_text(summary.read_rate),
       rate_text(summary.write_rate), several ? fmt::format("±{:.0f}%", 50 * summary.spread) : "-",

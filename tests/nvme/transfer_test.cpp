@@ -136,7 +136,7 @@ class BacklogTest : public testing::Test {
  protected:
   std::shared_ptr<Job> job(Op op, Bytes offset, Bytes bytes) {
     const Request request{op, &file_, offset, memory_.data(), bytes};
-    return std::make_shared<Job>(std::span(&request, 1), 16_KiB, nullptr);
+    return std::make_shared<Job>(std::span(&request, 1), 4_KiB, nullptr);
   }
   std::vector<Bytes> taken(Op op, std::size_t n) {
     std::vector<Bytes> offsets;
@@ -150,34 +150,34 @@ class BacklogTest : public testing::Test {
   Backlog backlog_;
 };
 
-/// A turn is eight pieces, or what is left.
+/// A turn is 64 pieces, or what is left.
 TEST_F(BacklogTest, JobsOfAKindTakeTurns) {
-  backlog_.push(job(Op::kWrite, 0, 20 * 16_KiB));
-  EXPECT_THAT(taken(Op::kWrite, 2), testing::ElementsAre(0U, 16_KiB));
-  backlog_.push(job(Op::kWrite, 1_MiB, 32_KiB));
+  backlog_.push(job(Op::kWrite, 0, 80 * 4_KiB));
+  EXPECT_THAT(taken(Op::kWrite, 2), testing::ElementsAre(0U, 4_KiB));
+  backlog_.push(job(Op::kWrite, 1_MiB, 8_KiB));
   std::vector<Bytes> expected;
-  for (Bytes i = 2; i < 8; ++i) expected.push_back(i * 16_KiB);
-  expected.insert(expected.end(), {1_MiB, 1_MiB + 16_KiB});
-  for (Bytes i = 8; i < 20; ++i) expected.push_back(i * 16_KiB);
-  EXPECT_EQ(taken(Op::kWrite, 99), expected);
+  for (Bytes i = 2; i < 64; ++i) expected.push_back(i * 4_KiB);
+  expected.insert(expected.end(), {1_MiB, 1_MiB + 4_KiB});
+  for (Bytes i = 64; i < 80; ++i) expected.push_back(i * 4_KiB);
+  EXPECT_EQ(taken(Op::kWrite, 199), expected);
   EXPECT_TRUE(backlog_.empty());
 }
 
 TEST_F(BacklogTest, ATurnIsNotShortenedByTheOneBefore) {
-  backlog_.push(job(Op::kRead, 0, 3 * 16_KiB));
-  backlog_.push(job(Op::kRead, 1_MiB, 9 * 16_KiB));
-  backlog_.push(job(Op::kRead, 2_MiB, 16_KiB));
-  const std::vector<Bytes> all = taken(Op::kRead, 99);
-  ASSERT_EQ(all.size(), 13U);
-  EXPECT_EQ(all[10], 1_MiB + 7 * 16_KiB);
-  EXPECT_EQ(all[11], 2_MiB);
-  EXPECT_EQ(all[12], 1_MiB + 8 * 16_KiB);
+  backlog_.push(job(Op::kRead, 0, 3 * 4_KiB));
+  backlog_.push(job(Op::kRead, 1_MiB, 65 * 4_KiB));
+  backlog_.push(job(Op::kRead, 2_MiB, 4_KiB));
+  const std::vector<Bytes> all = taken(Op::kRead, 199);
+  ASSERT_EQ(all.size(), 69U);
+  EXPECT_EQ(all[66], 1_MiB + 63 * 4_KiB);
+  EXPECT_EQ(all[67], 2_MiB);
+  EXPECT_EQ(all[68], 1_MiB + 64 * 4_KiB);
 }
 
 TEST_F(BacklogTest, ReadsAndWritesAreApart) {
-  backlog_.push(job(Op::kWrite, 0, 64_KiB));
-  backlog_.push(job(Op::kRead, 1_MiB, 32_KiB));
-  EXPECT_THAT(taken(Op::kRead, 9), testing::ElementsAre(1_MiB, 1_MiB + 16_KiB));
+  backlog_.push(job(Op::kWrite, 0, 16_KiB));
+  backlog_.push(job(Op::kRead, 1_MiB, 8_KiB));
+  EXPECT_THAT(taken(Op::kRead, 9), testing::ElementsAre(1_MiB, 1_MiB + 4_KiB));
   EXPECT_FALSE(backlog_.has(Op::kRead));
   EXPECT_FALSE(backlog_.empty());
   EXPECT_EQ(taken(Op::kWrite, 9).size(), 4U);
@@ -186,7 +186,7 @@ TEST_F(BacklogTest, ReadsAndWritesAreApart) {
 TEST_F(BacklogTest, AJobThatFailedHasNoMoreTurns) {
   const auto failed = job(Op::kRead, 0, 64_KiB);
   backlog_.push(failed);
-  backlog_.push(job(Op::kRead, 1_MiB, 16_KiB));
+  backlog_.push(job(Op::kRead, 1_MiB, 4_KiB));
   taken(Op::kRead, 1);
   failed->end(std::make_exception_ptr(Error(Errc::kIo, "gone")));
   EXPECT_THAT(taken(Op::kRead, 9), testing::ElementsAre(1_MiB));
