@@ -47,7 +47,7 @@ class DriveFaults : public testing::TestWithParam<Execution> {
   Ending run_with(const Faults& faults) {
     Job disturbed = job();
     const auto seam = inject(disturbed, faults);
-    const Ending ending = ending_of([&] { run(disturbed); });
+    Ending ending = ending_of([&] { run(disturbed); });
     EXPECT_GT((*seam)->counts().failures, 0U);
     expect_nothing_left(disturbed);
     return ending;
