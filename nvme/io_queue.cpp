@@ -81,9 +81,9 @@ std::unique_ptr<IoQueue> make_queue(const Options& options, Caching caching,
   std::string why;
   const auto said = [&](std::unique_ptr<IoQueue> queue) {
     if (!why.empty()) {
-      log::warning(fmt::format("{}Using {} instead (an aio.engine that is named is silent)", why,
+      log::warning(fmt::format("{}. Using {} instead (an aio.engine that is named is silent)", why,
                                queue->describe()));
-      queue->chosen_because(why.substr(0, why.size() - 2));
+      queue->chosen_because(why);
     }
     return queue;
   };
@@ -92,7 +92,7 @@ std::unique_ptr<IoQueue> make_queue(const Options& options, Caching caching,
       return said(make(options, seam));
     } catch (const Error& error) {
       if (error.code != Errc::kEnv) throw;
-      why += std::string(error.what()) + ". ";
+      why += fmt::format("{}{}", why.empty() ? "" : ". ", error.what());
     }
   }
   return said(make_thread_queue(options, std::move(seam)));

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "engine/base/error.h"
 
@@ -34,21 +35,6 @@ constexpr std::array kDecimalUnits = {DecimalUnit{"PB", 1'000'000}, DecimalUnit{
                                       DecimalUnit{"GB", 1}};
 constexpr Bytes kGb = 1'000'000'000;
 
-struct Quantity {
-  double number = 0;
-  std::string_view unit;
-};
-
-/// nullopt: it does not begin with a finite number.
-std::optional<Quantity> quantity(std::string_view text) {
-  Quantity q;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), q.number);
-  if (ec != std::errc{} || !std::isfinite(q.number)) return std::nullopt;
-  q.unit = {end, static_cast<std::size_t>(text.data() + text.size() - end)};
-  while (q.unit.starts_with(' ')) q.unit.remove_prefix(1);
-  return q;
-}
-
 [[noreturn]] void refuse(std::string_view text, std::string_view reason) {
   throw Error(Errc::kConfig, fmt::format("'{}' is not a size: {}", text, reason));
 }
@@ -67,8 +53,26 @@ std::string format_bytes(Bytes n) {
   return fmt::format("{:.1f} {}", value, kNames[unit]);
 }
 
+std::string exact_size(Bytes n) {
+  constexpr std::array<std::pair<int, const char*>, 4> kExact = {
+      {{40, "TiB"}, {30, "GiB"}, {20, "MiB"}, {10, "KiB"}}};
+  for (const auto& [shift, name] : kExact) {
+    if (n != 0 && n % (Bytes{1} << shift) == 0) return fmt::format("{}{}", n >> shift, name);
+  }
+  return fmt::format("{}B", n);
+}
+
+std::optional<Quantity> quantity_in(std::string_view text) {
+  Quantity q;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), q.number);
+  if (ec != std::errc{} || !std::isfinite(q.number)) return std::nullopt;
+  q.unit = {end, static_cast<std::size_t>(text.data() + text.size() - end)};
+  while (q.unit.starts_with(' ')) q.unit.remove_prefix(1);
+  return q;
+}
+
 Bytes parse_bytes(std::string_view text) {
-  const auto q = quantity(text);
+  const auto q = quantity_in(text);
   if (!q) refuse(text, "write a number and a unit, as 64MiB");
   const auto [value, unit] = *q;
   if (value < 0) refuse(text, "it is negative");
@@ -89,7 +93,7 @@ Bytes parse_bytes(std::string_view text) {
 
 Bytes parse_endurance(std::string_view text) {
   constexpr double kMostGb = 1e9;
-  const auto q = quantity(text);
+  const auto q = quantity_in(text);
   const auto unit = std::ranges::find(kDecimalUnits, q ? q->unit : "", &DecimalUnit::name);
   const double gb = unit != kDecimalUnits.end() ? q->number * static_cast<double>(unit->gb) : 0;
   // 1.1 PB is off by its rounding.

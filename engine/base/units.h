@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,17 @@ constexpr std::uint64_t round_down(std::uint64_t n, std::uint64_t to) {
 
 /// "4.0 GiB", "512 B": for people.
 std::string format_bytes(Bytes n);
+
+/// "512KiB": exact, in the largest unit that divides it, as run files have sizes.
+std::string exact_size(Bytes n);
+
+/// A number and what stands behind it.
+struct Quantity {
+  double number = 0;
+  std::string_view unit;  ///< without spaces before it; a part of the text
+};
+/// nullopt: the text does not begin with a finite number.
+std::optional<Quantity> quantity_in(std::string_view text);
 
 /// Reads "64MiB", "1.5 GiB", "2GB" (K, M, G, T are binary with or without the i, as in fio and
 /// DeepSpeed). Throws kConfig on a bare number (with the right spelling), an unknown unit, a

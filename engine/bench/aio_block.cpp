@@ -27,7 +27,7 @@ using Settings = std::vector<Setting>;
 
 Settings settings_of(const Point& point) {
   Settings settings = {{"engine", name_of(point.engine)},
-                       {"block_size", block_text(point.block)},
+                       {"block_size", exact_size(point.block)},
                        {"queue_depth", fmt::format("{}", point.depth)}};
   if (point.engine == nvme::Engine::kThreads) {
     settings.push_back({"threads",

@@ -46,7 +46,7 @@ MemoryPoint point(const std::string& by, unsigned threads, Bytes n) {
   return {.work = "copy",
           .by = by,
           .threads = threads,
-          .size = block_text(n),
+          .size = exact_size(n),
           .moved = 2 * n * threads};
 }
 

@@ -80,6 +80,11 @@ mode_t mask() {
   return now;
 }
 
+/// Whether a new file takes its name; else it is written where it is: a terminal, a pipe.
+bool is_published(const fs::file_status& status) {
+  return fs::is_regular_file(status) || !fs::exists(status);
+}
+
 /// In place of the file that there is, with its mode and owner, or as a new one.
 void publish(const fs::path& file, std::string_view text) {
   std::error_code error;
@@ -134,7 +139,7 @@ void require_writable(std::string_view option, const std::string& file) {
   bool may = !fs::is_directory(status);
   if (fs::exists(status)) may = may && ::access(file.c_str(), W_OK) == 0;
   // A file is replaced by one that is made beside it.
-  if (fs::is_regular_file(status) || !fs::exists(status)) {
+  if (is_published(status)) {
     const fs::path folder = fs::weakly_canonical(fs::absolute(file, error), error).parent_path();
     may = may && ::access(folder.c_str(), W_OK | X_OK) == 0;
   }
@@ -162,7 +167,7 @@ void write_result(std::string_view option, const std::string& file, std::string_
   };
   std::error_code error;
   const fs::file_status status = fs::status(file, error);
-  if (fs::is_regular_file(status) || !fs::exists(status)) {
+  if (is_published(status)) {
     try {
       publish(file, text);
     } catch (const Error& e) {
@@ -170,7 +175,7 @@ void write_result(std::string_view option, const std::string& file, std::string_
     }
     return;
   }
-  std::ofstream stream(file, std::ios::binary);  // a terminal, a pipe
+  std::ofstream stream(file, std::ios::binary);
   stream << text << std::flush;
   if (!stream.good()) throw what_failed(std::generic_category().message(errno));
 }

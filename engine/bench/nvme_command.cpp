@@ -48,9 +48,11 @@ Bytes size_of(const std::string& option, const std::string& text, Bytes usual) {
   }
 }
 
-/// What is written to have something to read must not use up what may be written.
+/// What is written to have something to read must not use up what may be written: of that the file
+/// is one part in so many.
+constexpr Bytes kFileOfWritten = 4;
 Bytes file_within(Bytes most_written) {
-  return round_down(most_written / 4, kAlignment);
+  return round_down(most_written / kFileOfWritten, kAlignment);
 }
 
 RunOptions options_of(const NvmeArguments& arguments, std::size_t drives) {
@@ -70,12 +72,13 @@ RunOptions options_of(const NvmeArguments& arguments, std::size_t drives) {
   options.file = round_down(size_of("--file-size", arguments.file_size, usual.file), kAlignment);
   options.most_written = size_of("--max-write", arguments.max_write, usual.most_written);
   // Several drives are measured alone and then together, each drive by a half of what it may take.
-  if (drives > 1) options.most_written /= 2;
+  const Bytes sweeps = drives > 1 ? 2 : 1;
+  options.most_written /= sweeps;
   if (arguments.file_size.empty()) {
     options.file = std::min(options.file, file_within(options.most_written));
     SLUICE_CHECK(options.file >= kLeastFile, kConfig,
                  fmt::format("--max-write {} is too little; use {} or more", arguments.max_write,
-                             format_bytes((drives > 1 ? 8 : 4) * kLeastFile)));
+                             format_bytes(sweeps * kFileOfWritten * kLeastFile)));
   }
   SLUICE_CHECK(2 * options.file <= options.most_written, kConfig,
                fmt::format("--max-write leaves {} for each sweep, which is less than twice "

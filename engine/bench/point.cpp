@@ -1,7 +1,5 @@
 #include "engine/bench/point.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace sluice::bench {
@@ -16,12 +14,6 @@ const char* name_of(Traffic traffic) {
       return "mixed";
   }
   return "";
-}
-
-std::string block_text(Bytes block) {
-  if (block % 1_GiB == 0) return fmt::format("{}GiB", block >> 30);
-  if (block % 1_MiB == 0) return fmt::format("{}MiB", block >> 20);
-  return fmt::format("{}KiB", block >> 10);
 }
 
 unsigned threads_of(const Point& point) {

@@ -27,9 +27,6 @@ struct Point {
   bool operator==(const Point&) const = default;
 };
 
-/// As the run file has it: "512KiB".
-std::string block_text(Bytes block);
-
 /// Of the engine of that name: the depth is what is measured.
 unsigned threads_of(const Point& point);
 

@@ -28,16 +28,19 @@ std::string latency_text(const Latency& latency) {
                      1e6 * latency.p999_s);
 }
 
+/// Of the heading and of every row.
+constexpr std::string_view kColumns =
+    "{:<7} {:<8} {:>7} {:>5} {:>7} {:>7} {:>6} {:>6} {:>22} {:>22} {:>6} {:>4}\n";
+
 std::string row(const Summary& summary) {
   const bool several = summary.repetitions > 1;
-  return fmt::format(
-      "{:<7} {:<8} {:>7} {:>5} {:>7} {:>7} {:>6} {:>6} {:>22} {:>22} {:>6.3f} {:>4}\n",
-      name_of(summary.point.traffic), name_of(summary.point.engine),
-      block_text(summary.point.block), summary.point.depth, rate_text(summary.read_rate),
-      rate_text(summary.write_rate), several ? fmt::format("±{:.0f}%", 50 * summary.spread) : "-",
-      several ? fmt::format("{:+.0f}%", 100 * summary.drift) : "-",
-      latency_text(summary.read_latency), latency_text(summary.write_latency), summary.cpu_s_per_gb,
-      summary.repetitions);
+  return fmt::format(kColumns, name_of(summary.point.traffic), name_of(summary.point.engine),
+                     exact_size(summary.point.block), summary.point.depth,
+                     rate_text(summary.read_rate), rate_text(summary.write_rate),
+                     several ? fmt::format("±{:.0f}%", 50 * summary.spread) : "-",
+                     several ? fmt::format("{:+.0f}%", 100 * summary.drift) : "-",
+                     latency_text(summary.read_latency), latency_text(summary.write_latency),
+                     fmt::format("{:.3f}", summary.cpu_s_per_gb), summary.repetitions);
 }
 
 std::string steady_text(const Steady& steady) {
@@ -52,7 +55,7 @@ std::string steady_text(const Steady& steady) {
 }  // namespace
 
 std::string text_of(const Point& point) {
-  return fmt::format("{} {} x {} {}", name_of(point.engine), block_text(point.block), point.depth,
+  return fmt::format("{} {} x {} {}", name_of(point.engine), exact_size(point.block), point.depth,
                      name_of(point.traffic));
 }
 
@@ -87,9 +90,8 @@ std::string preamble(const Context& context, const std::vector<std::string>& not
 
 std::string table(const std::vector<Summary>& summaries) {
   std::string text =
-      fmt::format("{:<7} {:<8} {:>7} {:>5} {:>7} {:>7} {:>6} {:>6} {:>22} {:>22} {:>6} {:>4}\n",
-                  "traffic", "engine", "block", "depth", "rd GB/s", "wr GB/s", "spread", "drift",
-                  "read us p50 99 99.9", "write us p50 99 99.9", "cpu/GB", "runs");
+      fmt::format(kColumns, "traffic", "engine", "block", "depth", "rd GB/s", "wr GB/s", "spread",
+                  "drift", "read us p50 99 99.9", "write us p50 99 99.9", "cpu/GB", "runs");
   for (const Summary& summary : summaries) text += row(summary);
   return text;
 }

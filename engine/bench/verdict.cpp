@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/base/units.h"
 #include "engine/zero/options.h"
 
 namespace sluice::bench {
@@ -26,15 +26,11 @@ constexpr std::array kCounts = {Unit{"K", 1e3}, Unit{"M", 1e6}, Unit{"B", 1e9}, 
 
 /// A positive number directly before one of the units; nullopt when it is not that.
 std::optional<double> counted(std::string_view text) {
-  double value = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, ec] = std::from_chars(text.data(), last, value);
-  if (ec != std::errc{} || !std::isfinite(value) || value <= 0) return std::nullopt;
-  std::string_view name(end, static_cast<std::size_t>(last - end));
-  while (name.starts_with(' ')) name.remove_prefix(1);
-  const auto unit = std::ranges::find(kCounts, name, &Unit::name);
+  const auto given = quantity_in(text);
+  if (!given || given->number <= 0) return std::nullopt;
+  const auto unit = std::ranges::find(kCounts, given->unit, &Unit::name);
   if (unit == kCounts.end()) return std::nullopt;
-  return value * unit->factor;
+  return given->number * unit->factor;
 }
 
 /// Both directions together until the faster one is done, then the other alone.

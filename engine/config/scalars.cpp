@@ -307,13 +307,4 @@ nlohmann::json read_json(const Value& value, const Context& at) {
   return text;
 }
 
-std::string exact_size(Bytes n) {
-  constexpr std::array<std::pair<int, const char*>, 4> kUnits = {
-      {{40, "TiB"}, {30, "GiB"}, {20, "MiB"}, {10, "KiB"}}};
-  for (const auto& [shift, name] : kUnits) {
-    if (n != 0 && n % (Bytes{1} << shift) == 0) return fmt::format("{}{}", n >> shift, name);
-  }
-  return fmt::format("{}B", n);
-}
-
 }  // namespace sluice::config

@@ -47,8 +47,6 @@ std::string read_path(const Value& value, const Context& at);
 /// Any value as JSON, by YAML 1.2's rules; what other readers would take differently is refused.
 nlohmann::json read_json(const Value& value, const Context& at);
 
-/// "4MiB": exact, in the largest unit that divides it.
-std::string exact_size(Bytes n);
 /// "90s", "5m": exact, in the largest unit that divides it.
 std::string exact_duration(std::chrono::seconds n);
 
