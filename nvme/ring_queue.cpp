@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <condition_variable>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -23,47 +24,29 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kIdle = std::chrono::hours(1);
 
-class RingQueue final : public IoQueue {
+/// The two threads of a queue and what they share: one serves the ring, the other watches that what
+/// the ring was given comes back, because the first may itself be held by the kernel. It outlives
+/// the queue then.
+class Loop {
  public:
-  RingQueue(const Options& options, std::shared_ptr<KernelSeam> seam, const MakeRing& make_ring)
-      : depth_(options.queue_depth),
-        block_size_(options.block_size),
-        timeout_(options.timeout),
+  Loop(const Options& options, std::shared_ptr<KernelSeam> seam)
+      : timeout_(options.timeout),
         seam_(std::move(seam)),
-        slots_(kOps * std::size_t{depth_}) {
+        slots_(kOps * std::size_t{options.queue_depth}) {
     for (std::size_t i = 0; i < slots_.size(); ++i) free_[i % kOps].push_back(&slots_[i]);
-    std::promise<std::string> made;
-    std::future<std::string> described = made.get_future();
-    try {
-      thread_ = std::thread(
-          [this, make_ring, made = std::move(made)]() mutable { run(make_ring, made); });
-    } catch (const std::system_error& error) {
-      throw Error(Errc::kEnv, fmt::format("cannot start the I/O thread: {}", error.what()));
-    }
-    try {
-      described_ = described.get();
-    } catch (...) {
-      thread_.join();
-      throw;
-    }
   }
-  ~RingQueue() override { close(); }
 
-  using IoQueue::submit;
-  Ticket submit(std::span<const Request> requests, std::shared_ptr<void> keep) override {
-    auto job = std::make_shared<Job>(requests, block_size_, std::move(keep));
-    Ticket ticket = job->has_next() ? job->ticket() : Ticket();
+  void push(std::shared_ptr<Job> job) {
     {
       const std::lock_guard lock(mutex_);
       SLUICE_CHECK(!closed_, kLogic, "an I/O request came after its queue was closed");
       if (lost_) std::rethrow_exception(lost_);
-      if (job->has_next()) inbox_.push_back(std::move(job));
+      if (job) inbox_.push_back(std::move(job));
     }
     wake_.signal();
-    return ticket;
   }
 
-  void enrol(const Enrolment& most) override {
+  void enrol(const Enrolment& most) {
     std::future<void> done;
     {
       const std::lock_guard lock(mutex_);
@@ -76,90 +59,124 @@ class RingQueue final : public IoQueue {
     done.get();
   }
 
-  void close() noexcept override {
-    std::call_once(closing_, [this] {
-      {
-        const std::lock_guard lock(mutex_);
-        closed_ = true;
-      }
-      wake_.signal();
-      thread_.join();
-    });
+  /// Returns when everything taken is done and the ring is gone: true; or when that may never be:
+  /// false.
+  bool close() {
+    std::unique_lock lock(mutex_);
+    closed_ = true;
+    wake_.signal();
+    changed_.wait(lock, [this] { return ended_ || lost_; });
+    return ended_;
   }
 
-  std::string describe() const override {
+  std::string describe() const {
     const std::lock_guard lock(mutex_);
-    return fmt::format("{}, {} x {} in flight each way", described_, depth_,
-                       format_bytes(block_size_));
+    return described_;
+  }
+
+  /// What the first thread does.
+  void run(const MakeRing& make_ring) {
+    std::exception_ptr error;
+    try {
+      const std::unique_ptr<Ring> ring = make_ring(static_cast<unsigned>(slots_.size()), wake_);
+      say_made(*ring);
+      serve(*ring);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    if (error && !lost_) lose(error);
+    ended_ = true;
+    changed_.notify_all();
+  }
+
+  /// Returns when there is a ring; throws why there will be none.
+  void wait_until_made() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return made_ || ended_; });
+    if (!made_) std::rethrow_exception(lost_);
+  }
+
+  /// What the second thread does, until the first has ended.
+  void watch() {
+    std::unique_lock lock(mutex_);
+    while (!ended_ && !lost_) {
+      changed_.wait_for(lock, kLook);
+      if (!in_kernel_) continue;
+      const auto late = std::ranges::find_if(slots_, [&](const Piece& piece) {
+        return piece.job && Clock::now() - piece.since > timeout_;
+      });
+      if (late == slots_.end()) continue;
+      lose(std::make_exception_ptr(overdue(*late, timeout_, in_flight())));
+    }
   }
 
  private:
-  // Everything below runs on the queue's thread alone.
-
-  void run(const MakeRing& make_ring, std::promise<std::string>& made) {
-    name_this_thread("nvme ring");
-    std::unique_ptr<Ring> ring;
-    try {
-      ring = make_ring(static_cast<unsigned>(slots_.size()), wake_);
-      made.set_value(ring->describe());
-    } catch (...) {
-      made.set_exception(std::current_exception());
-      return;
-    }
-    ring_ = ring.get();
-    try {
-      serve();
-    } catch (...) {
-      lose(std::current_exception());
-    }
+  void say_made(const Ring& ring) {
+    const std::lock_guard lock(mutex_);
+    described_ = ring.describe();
+    made_ = true;
+    changed_.notify_all();
   }
 
-  void serve() {
+  void serve(Ring& ring) {
     for (;;) {
-      const bool closed = take_inbox();
-      fill();
+      const bool closed = take_inbox(ring);
+      fill(ring);
       if (closed && backlog_.empty() && in_flight() == 0) return;
-      ring_->enter(in_flight() > 0 ? kLook : kIdle);
-      reap();
-      look_for_overdue();
+      if (!enter(ring)) return;
+      reap(ring);
     }
   }
 
   /// True when nothing will follow.
-  bool take_inbox() {
+  bool take_inbox(Ring& ring) {
     const std::lock_guard lock(mutex_);
     for (auto& job : inbox_) backlog_.push(std::move(job));
     inbox_.clear();
     if (enrolment_) {
-      ring_->enrol(*enrolment_);
-      described_ = ring_->describe();
+      ring.enrol(*enrolment_);
+      described_ = ring.describe();
       enrolment_.reset();
       enrolled_.set_value();
     }
     return closed_;
   }
 
-  void fill() {
-    for (Piece* piece : std::exchange(again_, {})) issue(*piece);
+  void fill(Ring& ring) {
+    for (Piece* piece : std::exchange(again_, {})) issue(ring, *piece);
     for (const Op op : {Op::kRead, Op::kWrite}) {
       auto& free = free_[static_cast<std::size_t>(op)];
       while (!free.empty() && backlog_.has(op)) {
         Piece* slot = free.back();
         free.pop_back();
         *slot = backlog_.take(op);
-        issue(*slot);
+        issue(ring, *slot);
       }
     }
   }
 
-  void issue(Piece& piece) {
+  void issue(Ring& ring, Piece& piece) {
     piece.since = Clock::now();
-    ring_->prepare(piece, seam_ ? seam_->ask(piece.rest) : piece.rest.bytes);
+    ring.prepare(piece, seam_ ? seam_->ask(piece.rest) : piece.rest.bytes);
   }
 
-  void reap() {
+  /// False when everything was given up meanwhile.
+  bool enter(Ring& ring) {
+    const std::chrono::milliseconds at_most = in_flight() > 0 ? kLook : kIdle;
+    set_in_kernel(true);
+    ring.enter(at_most);
+    return set_in_kernel(false);
+  }
+  bool set_in_kernel(bool now) {
+    const std::lock_guard lock(mutex_);
+    in_kernel_ = now;
+    return !lost_;
+  }
+
+  void reap(Ring& ring) {
     bool pause = false;
-    while (const std::optional<Answer> answer = ring_->answer()) {
+    while (const std::optional<Answer> answer = ring.answer()) {
       pause |= answered(*answer->piece, answer->result) == Step::kAgainLater;
     }
     if (pause) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -181,54 +198,107 @@ class RingQueue final : public IoQueue {
 
   std::size_t in_flight() const { return slots_.size() - free_[0].size() - free_[1].size(); }
 
-  void look_for_overdue() {
-    const Clock::time_point now = Clock::now();
-    if (now - looked_ < kLook) return;
-    looked_ = now;
-    for (const Piece& piece : slots_) {
-      if (piece.job && now - piece.since > timeout_) throw overdue(piece, timeout_, in_flight());
-    }
-  }
-
   /// Nothing comes back any more: fail everything, and never free what the kernel may still be
-  /// writing to.
+  /// writing to. The lock is held.
   void lose(const std::exception_ptr& error) {
-    {
-      const std::lock_guard lock(mutex_);
-      lost_ = error;
-      for (auto& job : inbox_) backlog_.push(std::move(job));
-      inbox_.clear();
-      if (enrolment_) enrolled_.set_value();
-    }
+    lost_ = error;
+    for (auto& job : inbox_) backlog_.push(std::move(job));
+    inbox_.clear();
+    if (enrolment_) enrolled_.set_value();
     for (Piece& slot : slots_) {
       if (slot.job) slot.job->abandon(error);
     }
     backlog_.abandon(error);
+    changed_.notify_all();
   }
 
   static constexpr std::size_t kOps = 2;
-  const unsigned depth_;
-  const Bytes block_size_;
   const std::chrono::milliseconds timeout_;
   const std::shared_ptr<KernelSeam> seam_;
   const EventFd wake_;
-  Ring* ring_ = nullptr;
+
+  // Of the thread that serves; while that is in the kernel, of whoever holds the lock.
   std::vector<Piece> slots_;                    // what is in flight
   std::array<std::vector<Piece*>, kOps> free_;  // slots without a piece, by Op
   std::vector<Piece*> again_;                   // slots to issue once more
   Backlog backlog_;
-  Clock::time_point looked_ = Clock::now();
 
   mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
   std::vector<std::shared_ptr<Job>> inbox_;
   std::optional<Enrolment> enrolment_;
   std::promise<void> enrolled_;
   std::string described_;
+  bool made_ = false;
+  bool in_kernel_ = false;
   bool closed_ = false;
+  bool ended_ = false;
   std::exception_ptr lost_;
+};
 
+class RingQueue final : public IoQueue {
+ public:
+  RingQueue(const Options& options, std::shared_ptr<KernelSeam> seam, const MakeRing& make_ring)
+      : depth_(options.queue_depth),
+        block_size_(options.block_size),
+        loop_(std::make_shared<Loop>(options, std::move(seam))) {
+    try {
+      ring_ = std::thread([loop = loop_, make_ring] {
+        name_this_thread("nvme ring");
+        loop->run(make_ring);
+      });
+      watch_ = std::thread([loop = loop_] {
+        name_this_thread("nvme watch");
+        loop->watch();
+      });
+    } catch (const std::system_error& error) {
+      close();
+      throw Error(Errc::kEnv, fmt::format("cannot start the I/O threads: {}", error.what()));
+    }
+    try {
+      loop_->wait_until_made();
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+  ~RingQueue() override { close(); }
+
+  using IoQueue::submit;
+  Ticket submit(std::span<const Request> requests, std::shared_ptr<void> keep) override {
+    auto job = std::make_shared<Job>(requests, block_size_, std::move(keep));
+    if (!job->has_next()) job.reset();
+    Ticket ticket = job ? job->ticket() : Ticket();
+    loop_->push(std::move(job));
+    return ticket;
+  }
+
+  void enrol(const Enrolment& most) override { loop_->enrol(most); }
+
+  void close() noexcept override {
+    std::call_once(closing_, [this] {
+      if (!ring_.joinable()) return;
+      if (loop_->close()) {
+        ring_.join();
+      } else {
+        ring_.detach();
+      }
+      if (watch_.joinable()) watch_.join();
+    });
+  }
+
+  std::string describe() const override {
+    return fmt::format("{}, {} x {} in flight each way", loop_->describe(), depth_,
+                       format_bytes(block_size_));
+  }
+
+ private:
+  const unsigned depth_;
+  const Bytes block_size_;
+  const std::shared_ptr<Loop> loop_;
   std::once_flag closing_;
-  std::thread thread_;
+  std::thread ring_;
+  std::thread watch_;
 };
 
 }  // namespace

@@ -72,8 +72,9 @@ class Store {
   void enrol(const std::vector<std::span<std::byte>>& memory);
 
   /// The memory must live until the ticket is done; `keep` is held until then and can own it. With
-  /// `verify` a write is summed before this returns, and who waits for a read first checks it: the
-  /// ticket fails with kIo, naming file and offset, where a unit (sums.h) is not what was written.
+  /// `verify` a write is summed before this returns, and who waits for a read first checks it, so
+  /// the store must still be there: the ticket fails with kIo, naming file and offset, where a unit
+  /// (sums.h) is not what was written.
   Ticket read(const Extent& extent, Bytes offset, std::span<std::byte> dst,
               const std::shared_ptr<void>& keep = nullptr);
   Ticket write(const Extent& extent, Bytes offset, std::span<const std::byte> src,

@@ -19,9 +19,6 @@
 namespace sluice::nvme {
 namespace {
 
-// The submission side may be shorter than the queue is deep: it only holds what one call hands
-// over.
-constexpr unsigned kMaxSubmission = 64;
 constexpr Bytes kMaxPinned = 1_GiB;  // of one buffer, by the kernel's rule
 
 int read_disabled() {
@@ -70,7 +67,7 @@ class UringRing final : public Ring {
     const bool known = file != files_.end();
     const int fd = known ? static_cast<int>(file - files_.begin()) : rest.file->fd();
     const auto size = static_cast<unsigned>(bytes);
-    io_uring_sqe* sqe = next_sqe();
+    io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
     if (const std::optional<int> buffer = pinned(rest.data, bytes)) {
       if (rest.op == Op::kRead) {
         io_uring_prep_read_fixed(sqe, fd, rest.data, size, rest.offset, *buffer);
@@ -138,9 +135,11 @@ class UringRing final : public Ring {
   int set_up(unsigned transfers, const Mode& mode) {
     io_uring_params params = {};
     params.flags = IORING_SETUP_CQSIZE | mode.flags;
-    params.cq_entries = transfers + 2;  // the wake-up, and a timer on kernels before 5.11
+    // One for each transfer: there is always a free one. The wake-up, and a timer before 5.11.
+    const unsigned entries = transfers + 2;
+    params.cq_entries = entries;
     ring_ = {};
-    return -io_uring_queue_init_params(std::min(transfers + 2, kMaxSubmission), &ring_, &params);
+    return -io_uring_queue_init_params(entries, &ring_, &params);
   }
 
   int try_out() {
@@ -163,16 +162,9 @@ class UringRing final : public Ring {
   /// Wakes when the eventfd is signalled.
   void arm() {
     if (std::exchange(armed_, true)) return;
-    io_uring_sqe* sqe = next_sqe();
+    io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
     io_uring_prep_poll_add(sqe, wake_.get(), POLLIN);
     io_uring_sqe_set_data(sqe, nullptr);
-  }
-
-  io_uring_sqe* next_sqe() {
-    for (;;) {
-      if (io_uring_sqe* sqe = io_uring_get_sqe(&ring_)) return sqe;
-      judge(io_uring_submit(&ring_));
-    }
   }
 
   static void judge(int entered) {
