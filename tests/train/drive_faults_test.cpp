@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <random>
 #include <string>
 
@@ -53,6 +55,36 @@ class DriveFaults : public testing::TestWithParam<Execution> {
     return ending;
   }
 
+  /// Each request of the run in its turn; a fault of reads leaves those that are writes alone.
+  void disturb_each_read(const std::function<Faults(std::uint64_t)>& faults_at,
+                         const std::string& what) {
+    count_requests();
+    std::uint64_t reads = 0;
+    for (std::uint64_t n = 0; n < requests_; n += stride()) {
+      SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
+      Job disturbed = job();
+      disturbed.aio.verify = nvme::Verify::kTrue;
+      const auto seam = inject(disturbed, faults_at(n));
+      const Ending ending = ending_of([&] { run(disturbed); });
+      if ((*seam)->counts().failures == 0) {  // a write
+        EXPECT_EQ(ending.code, std::nullopt);
+        continue;
+      }
+      ++reads;
+      expect_nothing_left(disturbed);
+      EXPECT_EQ(ending.code, Errc::kIo);
+      EXPECT_THAT(
+          ending.message,
+          AllOf(HasSubstr(what), HasSubstr("in the op 'read state segment "), names_its_place()));
+    }
+    // Two steps, and the final weights. Overlapped, the n-th request may be a read in one run and a
+    // write in another.
+    if (GetParam() == Execution::kSerial && stride() == 1) {
+      EXPECT_EQ(reads, chunks_ * 3);
+    }
+    EXPECT_GT(reads, chunks_ / stride());
+  }
+
   /// File, offset and op, with what the op names behind its segment.
   auto names_its_place(const std::string& behind = " chunk [0-9]+") const {
     return AllOf(HasSubstr(folder_ / "run/nvme/sluice-"), HasSubstr("at offset "),
@@ -75,33 +107,14 @@ TEST_P(DriveFaults, AFailedRequestEndsTheRunWithErrnoFileAndOffset) {
   }
 }
 
-/// Each read of the run in its turn: nothing makes use of the bytes, so the run's error is its own.
+/// Nothing makes use of the bytes, so the run's error is its own.
 TEST_P(DriveFaults, AFlippedBitEndsTheRunWithFileOffsetAndOp) {
-  count_requests();
-  std::uint64_t reads = 0;
-  for (std::uint64_t n = 0; n < requests_; n += stride()) {
-    SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
-    Job disturbed = job();
-    disturbed.aio.verify = nvme::Verify::kTrue;
-    const auto seam = inject(disturbed, {.flip_request = n});
-    const Ending ending = ending_of([&] { run(disturbed); });
-    if ((*seam)->counts().failures == 0) {  // a write
-      EXPECT_EQ(ending.code, std::nullopt);
-      continue;
-    }
-    ++reads;
-    expect_nothing_left(disturbed);
-    EXPECT_EQ(ending.code, Errc::kIo);
-    EXPECT_THAT(ending.message,
-                AllOf(HasSubstr("not what was written"), HasSubstr(folder_ / "run/nvme/sluice-"),
-                      HasSubstr("bytes at offset "), HasSubstr("in the op 'read state segment ")));
-  }
-  // Two steps, and the final weights. Overlapped, the n-th request may be a read in one run and a
-  // write in another.
-  if (GetParam() == Execution::kSerial && stride() == 1) {
-    EXPECT_EQ(reads, chunks_ * 3);
-  }
-  EXPECT_GT(reads, chunks_ / stride());
+  disturb_each_read([](std::uint64_t n) { return Faults{.flip_request = n}; },
+                    "not what was written");
+}
+
+TEST_P(DriveFaults, AFileThatEndsTooEarlyEndsTheRun) {
+  disturb_each_read([](std::uint64_t n) { return Faults{.end_request = n}; }, "the file ends here");
 }
 
 /// Weights alone on the drive, or block inputs alone: every request is one of theirs.
@@ -153,20 +166,6 @@ TEST_P(DriveFaults, AFullDiskUnderTheStateIsNamed) {
     EXPECT_EQ(ending.code, Errc::kIo);
     EXPECT_THAT(ending.message,
                 AllOf(HasSubstr("errno 28"), HasSubstr("is full"), names_its_place()));
-  }
-}
-
-/// Reads for certain: the first request of the first step, and all of the final program.
-TEST_P(DriveFaults, AFileThatEndsTooEarlyEndsTheRun) {
-  count_requests();
-  std::vector<std::uint64_t> reads = {chunks_, requests_ - chunks_, requests_ - 1};
-  // Op by op, every other request of a step is a read.
-  if (GetParam() == Execution::kSerial) reads.push_back(chunks_ + 2 * (chunks_ / 2 + chunks_));
-  for (const std::uint64_t n : reads) {
-    SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
-    const Ending ending = run_with({.end_request = n});
-    EXPECT_EQ(ending.code, Errc::kIo);
-    EXPECT_THAT(ending.message, AllOf(HasSubstr("the file ends here"), names_its_place()));
   }
 }
 
