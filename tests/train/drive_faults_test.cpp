@@ -55,6 +55,13 @@ class DriveFaults : public testing::TestWithParam<Execution> {
     return ending;
   }
 
+  /// File, offset and op, with what the op names behind its segment.
+  auto names_its_place(const std::string& behind = " chunk [0-9]+") const {
+    return AllOf(HasSubstr(folder_ / "run/nvme/sluice-"), HasSubstr("at offset "),
+                 ContainsRegex("in the op '(read|write|save)[a-z ]* segment [0-9]+" + behind +
+                               "' of the program '"));
+  }
+
   /// Each request of the run in its turn; a fault of reads leaves those that are writes alone.
   void disturb_each_read(const std::function<Faults(std::uint64_t)>& faults_at,
                          const std::string& what) {
@@ -83,13 +90,6 @@ class DriveFaults : public testing::TestWithParam<Execution> {
       EXPECT_EQ(reads, chunks_ * 3);
     }
     EXPECT_GT(reads, chunks_ / stride());
-  }
-
-  /// File, offset and op, with what the op names behind its segment.
-  auto names_its_place(const std::string& behind = " chunk [0-9]+") const {
-    return AllOf(HasSubstr(folder_ / "run/nvme/sluice-"), HasSubstr("at offset "),
-                 ContainsRegex("in the op '(read|write|save)[a-z ]* segment [0-9]+" + behind +
-                               "' of the program '"));
   }
 
   TempFolder folder_;
@@ -144,17 +144,22 @@ TEST_P(DriveFaults, AnErrorOnAParameterOrAnActivationEndsTheRunAlike) {
 
 TEST_P(DriveFaults, ARequestThatNeverEndsEndsTheRun) {
   count_requests();
+  Job disturbed = job();
+  disturbed.aio.timeout = std::chrono::milliseconds(50);
   for (std::uint64_t n = 0; n < requests_; n += stride()) {
     SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
-    Job disturbed = job();
-    disturbed.aio.timeout = std::chrono::milliseconds(50);
-    const auto seam = inject(disturbed, {.never_request = n});
-    const Ending ending = ending_of([&] { run(disturbed); });
+    auto seam = inject(disturbed, {.never_request = n});
+    Ending ending = ending_of([&] { run(disturbed); });
+    while ((*seam)->counts().failures == 0 && ending.code == Errc::kWatchdog) {
+      disturbed.aio.timeout *= 2;  // the drive itself is slower
+      seam = inject(disturbed, {.never_request = n});
+      ending = ending_of([&] { run(disturbed); });
+    }
     EXPECT_GT((*seam)->counts().failures, 0U);
     expect_nothing_left(disturbed);
     EXPECT_EQ(ending.code, Errc::kWatchdog);
     EXPECT_THAT(ending.message,
-                AllOf(HasSubstr("has not come back for 0.05 s"), names_its_place()));
+                AllOf(ContainsRegex("has not come back for [0-9.]+ s"), names_its_place()));
   }
 }
 
