@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# scripts/install.sh build|bench|lint|reference|fio ... - installs what is missing, and nothing that is there.
+# scripts/install.sh build|bench|lint|reference|transformers|fio ... - installs what is missing, and nothing that is there.
 #
 #   build      the compiler and libraries (apt), and LibTorch into .deps/libtorch
 #   bench      what `./sluice bench` needs of that (apt): a minute instead of several
 #   lint       the tools of scripts/lint and .ci/run (apt)
 #   reference  PyTorch for tests/reference (apt; the product does not need it)
+#   transformers  Hugging Face transformers for tests/reference, in .deps/transformers (pip, 6 GB with
+#              PyTorch; the product does not need it)
 #   fio        what `sluice bench nvme --compare-fio` and bench/nvme/beside_fio compare with (apt)
 #
 # Debian 12 or Ubuntu 24.04, as root or with passwordless sudo; without either it prints the command
@@ -106,6 +108,20 @@ install_libtorch() {
   trap - EXIT
 }
 
+# Into a folder of its own: it needs a newer PyTorch than the system has.
+install_transformers() {
+  local pinned=$root/scripts/transformers-requirements.txt folder=$root/.deps/transformers
+  cmp -s "$pinned" "$folder/requirements.txt" && return
+  rm -rf "$folder"
+  mkdir -p "$root/.deps"
+  say "downloading transformers and PyTorch (3 GB, once)"
+  { /usr/bin/python3 -m venv "$folder" &&
+    "$folder/bin/pip" install --disable-pip-version-check --no-cache-dir --no-input --quiet \
+      --requirement "$pinned" >&2; } ||
+    refuse "transformers could not be installed; pip's reason stands above. Needs 6 GB in $root/.deps"
+  cp "$pinned" "$folder/requirements.txt"
+}
+
 # note_installed NAME FILE...: .deps/NAME is what ./sluice compares at each start, so that it asks
 # neither apt nor pip.
 note_installed() {
@@ -116,7 +132,7 @@ note_installed() {
     mv ".deps/$name.new" ".deps/$name")
 }
 
-(($# > 0)) || refuse "usage: scripts/install.sh build|bench|lint|reference|fio ..."
+(($# > 0)) || refuse "usage: scripts/install.sh build|bench|lint|reference|transformers|fio ..."
 for what in "$@"; do
   case $what in
     build)
@@ -130,7 +146,11 @@ for what in "$@"; do
       ;;
     lint) install_packages "${lint_packages[@]}" ;;
     reference) install_packages "${reference_packages[@]}" ;;
+    transformers)
+      install_packages python3 python3-venv
+      install_transformers
+      ;;
     fio) install_packages fio ;;
-    *) refuse "scripts/install.sh knows build, bench, lint, reference and fio, not '$what'" ;;
+    *) refuse "scripts/install.sh knows build, bench, lint, reference, transformers and fio, not '$what'" ;;
   esac
 done

@@ -1,8 +1,13 @@
 #include "engine/app/job_of.h"
 
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <optional>
+#include <string>
 
 #include "engine/base/error.h"
+#include "engine/checkpoint/companions.h"
 #include "engine/compute/model_ops.h"
 #include "engine/shape/hf_config.h"
 #include "engine/shape/presets.h"
@@ -23,12 +28,33 @@ schedule::GradDType grad_dtype_of(std::optional<DType> dtype) {
   throw Error(Errc::kLogic, "a gradient of an unknown type");
 }
 
+/// Sets the model, and its weights where the run begins with them.
+void name_model(const config::ModelOptions& model, train::Job& job) {
+  if (model.preset) {
+    job.decoder = shape::find_preset(*model.preset);
+    return;
+  }
+  if (model.config) {
+    job.decoder = shape::from_config(*model.config);
+    return;
+  }
+  using config::ModelInit;
+  const bool folder = std::filesystem::is_directory(*model.path);
+  job.companions = checkpoint::read_companions(*model.path);
+  job.decoder = shape::from_config(job.companions.config, fmt::format("{}: config", *model.path));
+  const ModelInit usual = folder ? ModelInit::kPretrained : ModelInit::kRandom;
+  if (model.init.value_or(usual) == ModelInit::kRandom) return;
+  SLUICE_CHECK(folder, kConfig,
+               fmt::format("model.init: pretrained, and model.path {} is no folder with weights",
+                           *model.path));
+  job.weights = *model.path;
+}
+
 }  // namespace
 
 train::Job job_of(const config::Config& config, const std::string& folder) {
   train::Job job;
-  job.decoder = config.model.preset ? shape::find_preset(*config.model.preset)
-                                    : shape::from_config(*config.model.config);
+  name_model(config.model, job);
   job.seed = config.seed;
   job.data = config.data;
   job.train = config.train;
@@ -41,6 +67,7 @@ train::Job job_of(const config::Config& config, const std::string& folder) {
   job.grad_dtype = grad_dtype_of(config.precision.grad_dtype);
   job.compute = config.precision.compute;
   job.final_dtype = config.checkpoint.final_dtype;
+  job.shard_size = config.checkpoint.shard_size;
   job.compute_threads = config.compute.threads;
   job.loss_chunk = config.compute.loss_chunk;
   job.execution = config.execution;

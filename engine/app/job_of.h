@@ -8,7 +8,7 @@
 
 namespace sluice::app {
 
-/// `folder` is the run's. Throws kConfig when model.config or model.preset is no model.
+/// `folder` is the run's. Throws kConfig when what the run file names is no model.
 train::Job job_of(const config::Config& config, const std::string& folder);
 
 }  // namespace sluice::app

@@ -46,4 +46,22 @@ constexpr float to_float(Bf16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
+/// IEEE half precision, which some files hold.
+struct Fp16 {
+  std::uint16_t bits = 0;
+};
+static_assert(sizeof(Fp16) == 2);
+
+constexpr float to_float(Fp16 value) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x8000U) << 16;
+  const std::uint32_t exponent = (value.bits >> 10) & 0x1fU;
+  const std::uint32_t fraction = value.bits & 0x3ffU;
+  if (exponent == 0) {  // of 2^-24, exactly
+    const float size = static_cast<float>(fraction) * 0x1p-24F;
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(size));
+  }
+  const std::uint32_t wide = exponent == 0x1fU ? 0xffU : exponent + 112;
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
 }  // namespace sluice

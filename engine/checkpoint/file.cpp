@@ -107,6 +107,17 @@ void sync_folder(const std::filesystem::path& folder) {
   if (result != 0) fail("syncing it", folder, error);
 }
 
+std::string read_text(const std::filesystem::path& path, Bytes most) {
+  const File file = File::open(path);
+  const Bytes size = file.size();
+  SLUICE_CHECK(size <= most, kFormat,
+               fmt::format("{}: {} is too long for what it should hold (at most {})", path.string(),
+                           format_bytes(size), format_bytes(most)));
+  std::string text(size, '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
 void write_text(const std::filesystem::path& path, std::string_view text) {
   File file = File::create(path);
   file.write(0, std::as_bytes(std::span(text.data(), text.size())));

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "engine/base/units.h"
@@ -41,6 +42,9 @@ class File {
 
 /// Makes the names in a folder durable, as File::sync() does for bytes.
 void sync_folder(const std::filesystem::path& folder);
+
+/// Throws kFormat when it is longer than `most`.
+std::string read_text(const std::filesystem::path& path, Bytes most);
 
 /// A new file with this text, synced.
 void write_text(const std::filesystem::path& path, std::string_view text);

@@ -38,15 +38,16 @@ Parsed read_header(const File& file) {
   return {parse_header(text, size - data, name), data};
 }
 
-std::string read_text(const std::filesystem::path& path) {
-  const File file = File::open(path);
-  const Bytes size = file.size();
-  SLUICE_CHECK(size <= kMaxHeader, kFormat,
-               fmt::format("{}: {} is too long for a list of tensors (at most {})", path.string(),
-                           format_bytes(size), format_bytes(kMaxHeader)));
-  std::string text(size, '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return text;
+template <class Half>
+void read_halves(const File& file, Bytes at, std::span<float> out) {
+  std::vector<Half> staging(std::min(out.size(), kStagingElems));
+  while (!out.empty()) {
+    const auto piece = std::span(staging).first(std::min(out.size(), staging.size()));
+    file.read(at, std::as_writable_bytes(piece));
+    std::ranges::transform(piece, out.begin(), [](Half x) { return to_float(x); });
+    at += piece.size_bytes();
+    out = out.subspan(piece.size());
+  }
 }
 
 }  // namespace
@@ -58,6 +59,14 @@ Reader::Reader(const std::filesystem::path& file_or_folder) : path_(file_or_fold
   } else if (std::filesystem::exists(path_ / kIndexName, ignored)) {
     add_indexed(path_);
   } else {
+    for (const char* pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+      SLUICE_CHECK(std::filesystem::exists(path_ / shard_name(0, 1), ignored) ||
+                       !std::filesystem::exists(path_ / pickle, ignored),
+                   kFormat,
+                   fmt::format("{}: is a pickle, which may run programs when it is read; load it "
+                               "in transformers and save it again as safetensors",
+                               (path_ / pickle).string()));
+    }
     add(path_ / shard_name(0, 1));
   }
 }
@@ -76,7 +85,7 @@ void Reader::add(const std::filesystem::path& path) {
 
 void Reader::add_indexed(const std::filesystem::path& folder) {
   const std::filesystem::path index = folder / kIndexName;
-  const WeightMap weights = parse_index(read_text(index), index.string());
+  const WeightMap weights = parse_index(read_text(index, kMaxHeader), index.string());
   std::set<std::string> files;
   for (const auto& [tensor, file] : weights) files.insert(file);
   for (const std::string& file : files) add(folder / file);
@@ -128,23 +137,18 @@ void Reader::read(std::string_view name, std::uint64_t first, std::span<float> o
   SLUICE_CHECK(
       first <= numel && out.size() <= numel - first, kLogic,
       fmt::format("{} elements at {} leave tensor '{}' of {}", out.size(), first, name, numel));
-  const auto dtype = dtype_of(t.entry.dtype);
   const File& file = files_[t.file];
-  SLUICE_CHECK(dtype, kFormat,
-               fmt::format("{}: tensor '{}' is {}; only F32 and BF16 are read: convert it",
-                           file.path().string(), name, t.entry.dtype));
-  Bytes at = t.data + t.entry.begin + first * size_of(*dtype);
-  if (*dtype == DType::kF32) {
-    file.read(at, std::as_writable_bytes(out));
-    return;
-  }
-  std::vector<Bf16> staging(std::min(out.size(), kStagingElems));
-  while (!out.empty()) {
-    const auto piece = std::span(staging).first(std::min(out.size(), staging.size()));
-    file.read(at, std::as_writable_bytes(piece));
-    std::transform(piece.begin(), piece.end(), out.begin(), to_float);
-    at += piece.size_bytes();
-    out = out.subspan(piece.size());
+  const Bytes begin = t.data + t.entry.begin;
+  if (t.entry.dtype == "F32") {
+    file.read(begin + first * sizeof(float), std::as_writable_bytes(out));
+  } else if (t.entry.dtype == "BF16") {
+    read_halves<Bf16>(file, begin + first * sizeof(Bf16), out);
+  } else if (t.entry.dtype == "F16") {
+    read_halves<Fp16>(file, begin + first * sizeof(Fp16), out);
+  } else {
+    throw Error(Errc::kFormat,
+                fmt::format("{}: tensor '{}' is {}; only F32, BF16 and F16 are read: convert it",
+                            file.path().string(), name, t.entry.dtype));
   }
 }
 

@@ -2,7 +2,7 @@
 /// file, or several with an index). Nothing in the files is trusted.
 ///
 /// Owns    the open files
-/// Thread  one at a time
+/// Thread  read(): any, several at once; the rest one at a time
 /// Throws  kFormat with file and reason for anything that is not what it claims to be; kIo
 #pragma once
 

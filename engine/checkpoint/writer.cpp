@@ -16,16 +16,6 @@ namespace {
 // Converted at a time: small enough for a cache, large enough for a disk.
 constexpr std::size_t kStagingElems = 256 * 1024;
 
-/// As config.json spells it.
-const char* name_in_config(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return "float32";
-    case DType::kBf16:
-      return "bfloat16";
-  }
-  return "";
-}
 // Room for config.json, the index and the file system's own needs.
 constexpr Bytes kSpareSpace = 1_MiB;
 
@@ -88,8 +78,8 @@ std::string header_of(const std::vector<Item>& shard) {
 }  // namespace
 
 Writer::Writer(const shape::Model& model, DType dtype, const std::filesystem::path& folder,
-               Bytes shard_size)
-    : decoder_(model.decoder), dtype_(dtype), folder_(folder) {
+               Bytes shard_size, Companions companions)
+    : decoder_(model.decoder), companions_(std::move(companions)), dtype_(dtype), folder_(folder) {
   for (const shape::Segment& s : model.segments) {
     zero::Layout layout = zero::make_layout(s);
     std::vector<Place> places(layout.tensors.size());
@@ -97,7 +87,7 @@ Writer::Writer(const shape::Model& model, DType dtype, const std::filesystem::pa
   }
   const auto shards = shards_of(items_of(model, dtype), shard_size);
   for (const auto& shard : shards) total_ += shard.back().entry.end;
-  check_free_space(folder_.path(), total_ + kSpareSpace);
+  check_free_space(folder_.path(), total_ + size_of(companions_) + kSpareSpace);
 
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::string name = shard_name(i, shards.size());
@@ -174,11 +164,9 @@ void Writer::check_complete() const {
 }
 
 std::string Writer::config_text() const {
-  nlohmann::json config = shape::to_config_json(decoder_);
-  // Version 5 of transformers reads the first, version 4 the second.
-  for (const char* key : {"dtype", "torch_dtype"}) {
-    config[key] = name_in_config(dtype_);
-  }
+  nlohmann::json config =
+      companions_.config.is_null() ? shape::to_config_json(decoder_) : companions_.config;
+  set_dtype(config, dtype_);
   return config.dump(2) + "\n";
 }
 
@@ -189,6 +177,7 @@ void Writer::finish() {
   for (File& file : files_) file.sync();
   write_text(folder_.path() / "config.json", config_text());
   if (files_.size() > 1) write_text(folder_.path() / kIndexName, make_index(weights_, total_));
+  copy_files(companions_, folder_.path());
   files_.clear();
   folder_.publish();
   state_ = State::kFinished;

@@ -17,6 +17,7 @@
 
 #include "engine/base/dtype.h"
 #include "engine/base/units.h"
+#include "engine/checkpoint/companions.h"
 #include "engine/checkpoint/coverage.h"
 #include "engine/checkpoint/file.h"
 #include "engine/checkpoint/index.h"
@@ -31,7 +32,7 @@ class Writer {
   /// Checks and claims the space at once. More than `shard_size` bytes go to several files with an
   /// index; a tensor is never cut.
   Writer(const shape::Model& model, DType dtype, const std::filesystem::path& folder,
-         Bytes shard_size = 5_GiB);
+         Bytes shard_size = 5_GiB, Companions companions = {});
 
   /// Elements first_elem, ... of a segment: pieces of any size in any order, every element once.
   /// Rounded to the dtype (nearest, ties to even); padding is dropped.
@@ -59,6 +60,7 @@ class Writer {
   std::string config_text() const;
 
   shape::Decoder decoder_;
+  Companions companions_;
   DType dtype_;
   TemporaryFolder folder_;
   std::vector<SegmentPlan> segments_;

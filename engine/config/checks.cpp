@@ -37,11 +37,16 @@ class Checker {
 };
 
 void check_model(const ModelOptions& model, const Checker& at) {
-  if (model.config && model.preset) {
-    at.refuse("model.preset", "model.config is set too; keep one of the two");
+  std::vector<std::string_view> set;
+  if (model.path) set.emplace_back("model.path");
+  if (model.config) set.emplace_back("model.config");
+  if (model.preset) set.emplace_back("model.preset");
+  if (set.empty()) {
+    at.refuse("model.preset", "no model is named; set model.path, model.preset or model.config");
   }
-  if (!model.config && !model.preset) {
-    at.refuse("model.preset", "no model is named; set model.preset or model.config");
+  if (set.size() > 1) at.refuse(set[1], fmt::format("{} is set too; keep one of them", set[0]));
+  if (model.init == ModelInit::kPretrained && !model.path) {
+    at.refuse("model.init", fmt::format("{} names no weights; set model.path", set[0]));
   }
 }
 

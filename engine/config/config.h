@@ -20,13 +20,14 @@
 
 namespace sluice::config {
 
-enum class ModelInit : std::uint8_t { kRandom };
+enum class ModelInit : std::uint8_t { kPretrained, kRandom };
 
-/// After a load exactly one of `config` and `preset` is set.
+/// After a load exactly one of `path`, `config` and `preset` is set.
 struct ModelOptions {
+  std::optional<std::string> path;       ///< a Hugging Face folder, or a config.json alone
   std::optional<nlohmann::json> config;  ///< the keys of a Hugging Face config.json
   std::optional<std::string> preset;
-  ModelInit init = ModelInit::kRandom;
+  std::optional<ModelInit> init;  ///< nullopt = auto: kPretrained where `path` is a folder
 };
 
 struct PrecisionOptions {
@@ -42,6 +43,7 @@ struct ComputeOptions {
 
 struct CheckpointOptions {
   DType final_dtype = DType::kBf16;
+  Bytes shard_size = 5_GiB;
 };
 
 enum class Progress : std::uint8_t {

@@ -40,16 +40,20 @@ std::vector<Field> run_fields() {
           "overlapped runs computation, copies and drives at the same time; serial runs one "
           "operation after another, which helps debugging. Both give the same bits",
           &C::execution),
+      key("model.path", or_null(path()),
+          "A folder as Hugging Face's save_pretrained writes it, or a config.json alone. A run "
+          "names one of model.path, model.config and model.preset",
+          &C::model, &M::path),
       key("model.config", or_null(free_map()),
-          "The model as the keys of a Hugging Face config.json. A run names either this or "
-          "model.preset",
-          &C::model, &M::config),
-      key("model.preset", or_null(word()),
-          "A model that sluice knows by name. A run names either this or model.config", &C::model,
+          "The model as the keys of a Hugging Face config.json", &C::model, &M::config),
+      key("model.preset", or_null(word()), "A model that sluice knows by name", &C::model,
           &M::preset),
-      key("model.init", choice<ModelInit>({{"random", ModelInit::kRandom}}),
-          "Where the first weights come from. random draws them from the seed", &C::model,
-          &M::init),
+      key("model.init",
+          or_auto(choice<ModelInit>(
+              {{"pretrained", ModelInit::kPretrained}, {"random", ModelInit::kRandom}})),
+          "Where the first weights come from. pretrained takes the safetensors of model.path, "
+          "random draws them from the seed; auto is pretrained where model.path is a folder",
+          &C::model, &M::init),
   };
 }
 
@@ -259,6 +263,10 @@ std::vector<Field> machine_fields() {
           &C::cpu_adam, &P::stores),
       key("checkpoint.final_dtype", choice<DType>({{"bf16", DType::kBf16}, {"fp32", DType::kF32}}),
           "The type of the weights in final/", &C::checkpoint, &CheckpointOptions::final_dtype),
+      key("checkpoint.shard_size", size(1_MiB, kMostBytes, 1_B),
+          "final/ has several files and an index where its weights take more than this; no tensor "
+          "is cut",
+          &C::checkpoint, &CheckpointOptions::shard_size),
       key("logging.log_every", count(1, kMostCount), "Print one line per so many steps",
           &C::logging, &LoggingOptions::log_every),
       key("logging.level",

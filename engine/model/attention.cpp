@@ -1,11 +1,10 @@
 #include "engine/model/attention.h"
 
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/cat.h>
 
 #include <utility>
 
+#include "engine/model/kernel.h"
 #include "engine/model/rotary.h"
 
 namespace sluice::model {
@@ -65,6 +64,62 @@ at::Tensor turn_heads(const at::Tensor& t_NQ, const shape::Decoder& d, BatchShap
   return rotate(split_heads(t_NQ, d, shape), rotary, turn).view({t_NQ.size(0), t_NQ.size(1)});
 }
 
+/// Each head's part of each token as a row.
+at::Tensor head_rows(const at::Tensor& t_NQ, const shape::Decoder& d) {
+  return t_NQ.reshape({-1, d.head_dim});
+}
+
+/// What backward needs again of the projections.
+Qkv seen_by_norms(const shape::Decoder& d, const at::Tensor& q_NQ, const at::Tensor& k_NK) {
+  return d.qk_norm ? Qkv{q_NQ, k_NK, {}} : Qkv{};
+}
+
+/// Queries and keys on their way to the kernel.
+struct Scored {
+  at::Tensor q_NQ, k_NK;
+  Normed q_heads, k_heads;  ///< where heads are normed: rows of head_rows()
+};
+
+/// Takes what the projections gave.
+Scored score_inputs(const shape::Decoder& d, const ParamSource& params, at::Tensor q_NQ,
+                    at::Tensor k_NK, BatchShape shape) {
+  Scored s{std::move(q_NQ), std::move(k_NK), {}, {}};
+  if (d.qk_norm) {
+    const std::vector<Norm> norms = head_norms(d);
+    s.q_heads = forward(norms[0], params, head_rows(s.q_NQ, d));
+    s.k_heads = forward(norms[1], params, head_rows(s.k_NK, d));
+    s.q_NQ = s.q_heads.y_NH.view(s.q_NQ.sizes());
+    s.k_NK = s.k_heads.y_NH.view(s.k_NK.sizes());
+  }
+  if (d.positions == shape::Positions::kRotary) {
+    const Rotary rotary = make_rotary(d, shape.seq, s.q_NQ.device());
+    s.q_NQ = turn_heads(s.q_NQ, d, shape, rotary, Turn::kForward);
+    s.k_NK = turn_heads(s.k_NK, d, shape, rotary, Turn::kForward);
+  }
+  return s;
+}
+
+/// From the gradients of what the kernel took to those of the projections. `seen`: what the norms
+/// of heads saw.
+void score_inputs_backward(const shape::Decoder& d, const ParamSource& params, GradSink& grads,
+                           const Qkv& seen, const Scored& s, BatchShape shape, Qkv& dqkv) {
+  if (d.positions == shape::Positions::kRotary) {
+    const Rotary rotary = make_rotary(d, shape.seq, dqkv.q_NQ.device());
+    dqkv.q_NQ = turn_heads(dqkv.q_NQ, d, shape, rotary, Turn::kBack);
+    dqkv.k_NK = turn_heads(dqkv.k_NK, d, shape, rotary, Turn::kBack);
+  }
+  if (d.qk_norm) {
+    const std::vector<Norm> norms = head_norms(d);
+    const auto back = [&](const Norm& norm, const at::Tensor& x_NQ, const Normed& normed,
+                          at::Tensor& dx_NQ) {
+      dx_NQ = backward(norm, params, grads, head_rows(x_NQ, d), normed, head_rows(dx_NQ, d))
+                  .view(x_NQ.sizes());
+    };
+    back(norms[0], seen.q_NQ, s.q_heads, dqkv.q_NQ);
+    back(norms[1], seen.k_NK, s.k_heads, dqkv.k_NK);
+  }
+}
+
 }  // namespace
 
 std::vector<Linear> attention_inputs(const shape::Decoder& d) {
@@ -72,6 +127,13 @@ std::vector<Linear> attention_inputs(const shape::Decoder& d) {
   return {make_linear(d, Role::kQWeight, Role::kQBias),
           make_linear(d, Role::kKWeight, Role::kKBias),
           make_linear(d, Role::kVWeight, Role::kVBias)};
+}
+
+std::vector<Norm> head_norms(const shape::Decoder& d) {
+  if (!d.qk_norm) return {};
+  // Neither has a bias.
+  return {{shape::Norm::kRms, d.norm_eps, Role::kQNormGain, Role::kQNormGain},
+          {shape::Norm::kRms, d.norm_eps, Role::kKNormGain, Role::kKNormGain}};
 }
 
 Linear attention_output(const shape::Decoder& d) {
@@ -83,34 +145,32 @@ Attended attend(const shape::Decoder& d, const ParamSource& params, at::Tensor n
                 BatchShape shape) {
   Qkv qkv = project(d, params, n_NH);
   n_NH.reset();
-  if (d.positions == shape::Positions::kRotary) {
-    const Rotary rotary = make_rotary(d, shape.seq, qkv.q_NQ.device());
-    qkv.q_NQ = turn_heads(qkv.q_NQ, d, shape, rotary, Turn::kForward);
-    qkv.k_NK = turn_heads(qkv.k_NK, d, shape, rotary, Turn::kForward);
-  }
-  const auto [out_BhSD, logsumexp_BhS] = at::_scaled_dot_product_flash_attention_for_cpu(
-      heads(qkv.q_NQ, d, shape), heads(qkv.k_NK, d, shape), heads(qkv.v_NK, d, shape),
-      /*dropout_p=*/0.0, /*is_causal=*/true);
-  return {qkv.q_NQ, qkv.k_NK, qkv.v_NK, join_heads(out_BhSD),
-          logsumexp_BhS.transpose(1, 2).reshape({-1, d.heads})};
+  const Qkv seen = seen_by_norms(d, qkv.q_NQ, qkv.k_NK);
+  const Scored s =
+      score_inputs(d, params, std::exchange(qkv.q_NQ, {}), std::exchange(qkv.k_NK, {}), shape);
+  const Looked looked =
+      look({heads(s.q_NQ, d, shape), heads(s.k_NK, d, shape), heads(qkv.v_NK, d, shape)}, d.window);
+  return {d.qk_norm ? seen.q_NQ : s.q_NQ, d.qk_norm ? seen.k_NK : s.k_NK, qkv.v_NK,
+          join_heads(looked.out), looked.logsumexp.transpose(1, 2).reshape({-1, d.heads})};
 }
 
 at::Tensor attend_backward(const shape::Decoder& d, const ParamSource& params, GradSink& grads,
                            const at::Tensor& n_NH, Attended&& a, BatchShape shape,
                            const at::Tensor& dcontext_NQ) {
-  const auto logsumexp_BhS = a.logsumexp_Nh.view({shape.batch, shape.seq, d.heads}).transpose(1, 2);
-  auto [dq_BhSD, dk_BgSD, dv_BgSD] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      heads(dcontext_NQ, d, shape), heads(a.q_NQ, d, shape), heads(a.k_NK, d, shape),
-      heads(a.v_NK, d, shape), heads(a.context_NQ, d, shape), logsumexp_BhS,
-      /*dropout_p=*/0.0, /*is_causal=*/true);
+  const Qkv seen = seen_by_norms(d, a.q_NQ, a.k_NK);
+  Scored s =
+      d.qk_norm ? score_inputs(d, params, a.q_NQ, a.k_NK, shape) : Scored{a.q_NQ, a.k_NK, {}, {}};
+  Heads dheads =
+      look_backward({heads(s.q_NQ, d, shape), heads(s.k_NK, d, shape), heads(a.v_NK, d, shape)},
+                    {heads(a.context_NQ, d, shape),
+                     a.logsumexp_Nh.view({shape.batch, shape.seq, d.heads}).transpose(1, 2)},
+                    heads(dcontext_NQ, d, shape), d.window);
   a = {};
-  Qkv dqkv{join_heads(std::exchange(dq_BhSD, {})), join_heads(std::exchange(dk_BgSD, {})),
-           join_heads(std::exchange(dv_BgSD, {}))};
-  if (d.positions == shape::Positions::kRotary) {
-    const Rotary rotary = make_rotary(d, shape.seq, dcontext_NQ.device());
-    dqkv.q_NQ = turn_heads(dqkv.q_NQ, d, shape, rotary, Turn::kBack);
-    dqkv.k_NK = turn_heads(dqkv.k_NK, d, shape, rotary, Turn::kBack);
-  }
+  s.q_NQ.reset();
+  s.k_NK.reset();
+  Qkv dqkv{join_heads(std::exchange(dheads.q, {})), join_heads(std::exchange(dheads.k, {})),
+           join_heads(std::exchange(dheads.v, {}))};
+  score_inputs_backward(d, params, grads, seen, s, shape, dqkv);
   return project_backward(d, params, grads, n_NH, std::move(dqkv));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/model/linear.h"
+#include "engine/model/norm.h"
 #include "engine/model/params.h"
 
 namespace sluice::model {
@@ -13,6 +14,8 @@ namespace sluice::model {
 /// q, k and v, or one product to [q | k | v].
 std::vector<Linear> attention_inputs(const shape::Decoder& decoder);
 Linear attention_output(const shape::Decoder& decoder);
+/// Of queries and of keys, over each head; none where a model has no such norms.
+std::vector<Norm> head_norms(const shape::Decoder& decoder);
 
 struct BatchShape {
   std::int64_t batch;
@@ -22,9 +25,10 @@ struct BatchShape {
 /// What the heads saw and gave: with it the kernel's backward needs no forward. Heads lie side by
 /// side in each token.
 struct Attended {
-  at::Tensor q_NQ, k_NK, v_NK;  ///< after rotary
-  at::Tensor context_NQ;        ///< the input of attention_output
-  at::Tensor logsumexp_Nh;      ///< fp32, of each head's scores
+  /// After rotary; where heads are normed, before norm and rotary, which are made again.
+  at::Tensor q_NQ, k_NK, v_NK;
+  at::Tensor context_NQ;    ///< the input of attention_output
+  at::Tensor logsumexp_Nh;  ///< fp32, of each head's scores
 };
 
 /// Drops `n_NH`, its normed input, as soon as it has been used.

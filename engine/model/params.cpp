@@ -26,6 +26,7 @@ std::vector<Role> layer_roles(const shape::Decoder& d) {
   std::vector<Role> roles;
   add(roles, attention_norm(d));
   for (const Linear& linear : attention_inputs(d)) add(roles, linear);
+  for (const Norm& norm : head_norms(d)) add(roles, norm);
   add(roles, attention_output(d));
   add(roles, mlp_norm(d));
   for (const Linear& linear : mlp_inputs(d)) add(roles, linear);

@@ -17,7 +17,8 @@ struct Rotary {
 enum class Turn { kForward, kBack };
 
 Rotary make_rotary(const shape::Decoder& decoder, std::int64_t seq, at::Device device);
-/// A new contiguous tensor; fp32 inside, rounded once. Turning back is the gradient of turning.
+/// A new contiguous tensor; fp32 inside, rounded once. Turning back is the gradient of turning,
+/// also where the cosines are scaled.
 at::Tensor rotate(const at::Tensor& x_BShD, const Rotary& rotary, Turn turn);
 
 }  // namespace sluice::model

@@ -16,8 +16,10 @@ std::int64_t hidden_over_heads(const Decoder& d) {
 std::int64_t four_times_hidden(const Decoder& d) {
   return 4 * d.hidden;
 }
-std::int64_t positions_of_llama(const Decoder&) {
-  return 2048;
+// What transformers takes where config.json says nothing.
+template <std::int64_t kValue>
+std::int64_t usual(const Decoder&) {
+  return kValue;
 }
 
 Family gpt2() {
@@ -51,14 +53,12 @@ Family gpt2() {
   };
   f.flags = {{"tie_word_embeddings", &Decoder::tied_embeddings, true}};
   f.fixed = {
-      {"attn_pdrop", 0.0},
-      {"embd_pdrop", 0.0},
-      {"resid_pdrop", 0.0},
       {"scale_attn_weights", true},
       {"scale_attn_by_inverse_layer_idx", false},
       {"reorder_and_upcast_attn", false},
       {"add_cross_attention", false},
   };
+  f.dropouts = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
   f.names = {
       {Role::kTokenEmbedding, "transformer.wte.weight"},
       {Role::kPositionEmbedding, "transformer.wpe.weight"},
@@ -95,7 +95,7 @@ Family llama() {
       {"num_key_value_heads", &Decoder::kv_heads, as_many_as_heads},
       {"head_dim", &Decoder::head_dim, hidden_over_heads},
       {"intermediate_size", &Decoder::intermediate},
-      {"max_position_embeddings", &Decoder::max_positions, positions_of_llama},
+      {"max_position_embeddings", &Decoder::max_positions, usual<2048>},
   };
   f.reals = {
       {"rms_norm_eps", &Decoder::norm_eps, 1e-6},
@@ -107,7 +107,8 @@ Family llama() {
       {"mlp_bias", &Decoder::mlp_bias, false},
       {"tie_word_embeddings", &Decoder::tied_embeddings, false},
   };
-  f.fixed = {{"attention_dropout", 0.0}, {"pretraining_tp", std::int64_t{1}}};
+  f.fixed = {{"pretraining_tp", std::int64_t{1}}, {"rope_interleaved", false}};
+  f.dropouts = {"attention_dropout"};
   f.names = {
       {Role::kTokenEmbedding, "model.embed_tokens.weight"},
       {Role::kAttentionNormGain, "model.layers.{}.input_layernorm.weight"},
@@ -132,8 +133,65 @@ Family llama() {
   return f;
 }
 
+/// The sizes of a family that names them as Llama does, but has other defaults.
+std::vector<SizeKey> sizes_like_llama(std::int64_t (*kv_heads)(const Decoder&),
+                                      std::int64_t (*head_dim)(const Decoder&),
+                                      std::int64_t (*positions)(const Decoder&)) {
+  std::vector<SizeKey> sizes = llama().sizes;
+  for (SizeKey& row : sizes) {
+    if (row.field == &Decoder::kv_heads) row.absent = kv_heads;
+    if (row.field == &Decoder::head_dim) row.absent = head_dim;
+    if (row.field == &Decoder::max_positions) row.absent = positions;
+  }
+  return sizes;
+}
+
+Family mistral() {
+  Family f = llama();
+  f.model_type = "mistral";
+  f.architecture = "MistralForCausalLM";
+  f.sizes = sizes_like_llama(usual<8>, hidden_over_heads, usual<131072>);
+  f.flags = {{"tie_word_embeddings", &Decoder::tied_embeddings, false}};
+  f.fixed = {};
+  f.window = {.key = "sliding_window", .absent = 4096};
+  return f;
+}
+
+Family qwen2() {
+  Family f = llama();
+  f.model_type = "qwen2";
+  f.architecture = "Qwen2ForCausalLM";
+  f.base.qkv_bias = true;
+  f.sizes = sizes_like_llama(usual<32>, hidden_over_heads, usual<32768>);
+  f.flags = {{"tie_word_embeddings", &Decoder::tied_embeddings, false}};
+  f.fixed = {{"use_mrope", false}};
+  f.window = {.key = "sliding_window",
+              .on = "use_sliding_window",
+              .absent = 4096,
+              .first_layer = "max_window_layers",
+              .first_layer_absent = 28};
+  return f;
+}
+
+Family qwen3() {
+  Family f = qwen2();
+  f.model_type = "qwen3";
+  f.architecture = "Qwen3ForCausalLM";
+  f.base.qkv_bias = false;
+  f.base.qk_norm = true;
+  f.sizes = sizes_like_llama(usual<32>, usual<128>, usual<32768>);
+  f.flags = {
+      {"attention_bias", &Decoder::qkv_bias, false},
+      {"attention_bias", &Decoder::attention_out_bias, false},
+      {"tie_word_embeddings", &Decoder::tied_embeddings, false},
+  };
+  f.names.push_back({Role::kQNormGain, "model.layers.{}.self_attn.q_norm.weight"});
+  f.names.push_back({Role::kKNormGain, "model.layers.{}.self_attn.k_norm.weight"});
+  return f;
+}
+
 std::vector<Family> table() {
-  std::vector<Family> rows = {gpt2(), llama()};
+  std::vector<Family> rows = {gpt2(), llama(), mistral(), qwen2(), qwen3()};
   for (Family& f : rows) f.base.family = f.model_type;
   return rows;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,6 +48,15 @@ struct TensorName {
 /// How the projections that end on the residual stream are initialised.
 enum class ResidualInit : std::uint8_t { kAsOthers, kOverSqrtTwiceLayers };
 
+/// Attention that reaches back so many tokens only.
+struct WindowKey {
+  std::string_view key = {};  ///< empty: the family knows none
+  std::string_view on = {};   ///< the flag without which the key says nothing; empty: it always counts
+  std::int64_t absent = 0;
+  std::string_view first_layer = {};  ///< the key of the first layer that has one; empty: all have
+  std::int64_t first_layer_absent = 0;
+};
+
 struct Family {
   std::string_view model_type;
   std::string_view architecture;  ///< the class of transformers that loads it
@@ -57,6 +67,8 @@ struct Family {
   std::vector<RealKey> reals;
   std::vector<FlagKey> flags;
   std::vector<FixedKey> fixed;
+  std::vector<std::string_view> dropouts;  ///< keys; trained without, after a warning
+  WindowKey window;
   std::vector<TensorName> names;
 };
 

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <string>
-#include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/shape/config_keys.h"
 #include "engine/shape/family.h"
+#include "engine/shape/rope_keys.h"
 
 namespace sluice::shape {
 namespace {
@@ -32,134 +32,7 @@ constexpr std::array kActivations = {
     ActivationName{"swish", Activation::kSilu},
 };
 
-// Of generation, of other heads, of the writer: nothing that training a language model looks at.
-constexpr std::array<std::string_view, 33> kHarmless = {
-    "_attn_implementation",
-    "_name_or_path",
-    "architectures",
-    "bos_token_id",
-    "chunk_size_feed_forward",
-    "decoder_start_token_id",
-    "dtype",
-    "eos_token_id",
-    "finetuning_task",
-    "gradient_checkpointing",
-    "id2label",
-    "is_encoder_decoder",
-    "label2id",
-    "max_length",
-    "n_ctx",
-    "output_attentions",
-    "output_hidden_states",
-    "output_past",
-    "pad_token_id",
-    "prefix",
-    "problem_type",
-    "return_dict",
-    "sep_token_id",
-    "summary_activation",
-    "summary_first_dropout",
-    "summary_proj_to_labels",
-    "summary_type",
-    "summary_use_proj",
-    "task_specific_params",
-    "tokenizer_class",
-    "torch_dtype",
-    "transformers_version",
-    "use_cache",
-};
-
-/// The keys of one object: typed look-ups that remember what was asked for.
-class Keys {
- public:
-  Keys(const json& values, std::string where) : values_(values), where_(std::move(where)) {
-    if (!values.is_object()) {
-      throw Error(Errc::kConfig,
-                  fmt::format("{}: is {}, not a table of keys; write the keys of a config.json",
-                              where_, values.dump()));
-    }
-  }
-
-  /// Null when the key is absent or null.
-  const json* find(std::string_view key) {
-    known_.emplace(key);
-    const auto at = values_.find(std::string(key));
-    return at == values_.end() || at->is_null() ? nullptr : &*at;
-  }
-
-  std::optional<std::int64_t> whole(std::string_view key) {
-    const json* v = find(key);
-    if (v == nullptr) return std::nullopt;
-    if (!v->is_number_integer()) refuse(key, *v, "write a whole number");
-    if (v->is_number_unsigned() && v->get<std::uint64_t>() > kMost) {
-      refuse(key, *v, fmt::format("it is out of range; write at most {}", kMost));
-    }
-    return v->get<std::int64_t>();
-  }
-
-  double real(std::string_view key, double absent) {
-    const json* v = find(key);
-    if (v == nullptr) return absent;
-    if (!v->is_number()) refuse(key, *v, "write a number");
-    return v->get<double>();
-  }
-
-  bool flag(std::string_view key, bool absent) {
-    const json* v = find(key);
-    if (v == nullptr) return absent;
-    if (!v->is_boolean()) refuse(key, *v, "write true or false");
-    return v->get<bool>();
-  }
-
-  std::optional<std::string> text(std::string_view key) {
-    const json* v = find(key);
-    if (v == nullptr) return std::nullopt;
-    if (!v->is_string()) refuse(key, *v, "write a name");
-    return v->get<std::string>();
-  }
-
-  void only(const FixedKey& row) {
-    const json* v = find(row.key);
-    if (v == nullptr) return;
-    const json wanted = to_json(row.value);
-    if (*v == wanted) return;  // 0 is 0.0, but 1 is not true
-    refuse(row.key, *v, fmt::format("only {} is built; write that", wanted.dump()));
-  }
-
-  /// Call last: whatever nobody asked for is refused, unless it is harmless.
-  void refuse_the_rest() const {
-    for (const auto& [key, value] : values_.items()) {
-      if (known_.contains(key) || value.is_null()) continue;
-      if (std::find(kHarmless.begin(), kHarmless.end(), key) != kHarmless.end()) continue;
-      throw Error(Errc::kConfig,
-                  fmt::format("{}.{}: {} is not understood, and may change the maths; remove the "
-                              "key (read here: {})",
-                              where_, key, value.dump(), fmt::join(known_, ", ")));
-    }
-  }
-
-  [[noreturn]] void missing(std::string_view key) const {
-    throw Error(Errc::kConfig, fmt::format("{}.{}: is missing; add it", where_, key));
-  }
-  [[noreturn]] void refuse(std::string_view key, const json& value,
-                           const std::string& reason) const {
-    throw Error(Errc::kConfig,
-                fmt::format("{}.{}: {} is refused: {}", where_, key, value.dump(), reason));
-  }
-  static json to_json(const std::variant<bool, std::int64_t, double>& value) {
-    return std::visit([](auto v) { return json(v); }, value);
-  }
-  const std::string& where() const { return where_; }
-
- private:
-  static constexpr auto kMost =
-      static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  const json& values_;
-  std::string where_;
-  std::set<std::string, std::less<>> known_;
-};
-
-void read_sizes(Keys& keys, const Family& family, Decoder& d) {
+void read_sizes(ConfigKeys& keys, const Family& family, Decoder& d) {
   for (const SizeKey& row : family.sizes) {
     const auto given = row.key.empty() ? std::nullopt : keys.whole(row.key);
     if (!given && row.absent == nullptr) keys.missing(row.key);
@@ -169,7 +42,55 @@ void read_sizes(Keys& keys, const Family& family, Decoder& d) {
   }
 }
 
-Activation read_activation(Keys& keys, const Family& family) {
+void warn_of_dropout(ConfigKeys& keys, std::string_view key) {
+  const double share = keys.real(key).value_or(0);
+  if (!(share >= 0 && share < 1)) keys.refuse(key, share, "write a number from 0 to below 1");
+  if (share > 0) {
+    log::warning(
+        fmt::format("{}.{}: {}: dropout is not built; trains without", keys.where(), key, share));
+  }
+}
+
+/// Of the layers, how many have a window.
+std::int64_t layers_with_window(ConfigKeys& keys, const WindowKey& row, std::int64_t layers) {
+  std::int64_t first = 0;
+  if (!row.first_layer.empty()) {
+    first = keys.whole(row.first_layer).value_or(row.first_layer_absent);
+  }
+  const json* types = keys.find("layer_types");
+  if (types == nullptr) return layers - std::clamp<std::int64_t>(first, 0, layers);
+  if (!types->is_array()) keys.refuse("layer_types", *types, "write a list");
+  return std::ranges::count(*types, json("sliding_attention"));
+}
+
+/// How far attention reaches back; 0: over all positions.
+std::int64_t read_window(ConfigKeys& keys, const Family& family, const Decoder& d) {
+  const WindowKey& row = family.window;
+  if (row.key.empty()) return 0;
+  const bool off = !row.on.empty() && !keys.flag(row.on, false);
+  const std::int64_t layers = layers_with_window(keys, row, d.layers);
+  const auto given = keys.whole(row.key);
+  if (given && *given < 1) keys.refuse(row.key, *given, "write at least 1, or null");
+  const bool none = keys.has(row.key) && !given;
+  if (off || none || layers == 0) return 0;
+  const std::int64_t window = given.value_or(row.absent);
+  if (window >= d.max_positions) return 0;
+  if (layers != d.layers) {
+    keys.refuse(row.key, window,
+                fmt::format("{} of {} layers have it; only a window of all layers is built", layers,
+                            d.layers));
+  }
+  return window;
+}
+
+void write_window(const WindowKey& row, std::int64_t window, json& out) {
+  if (row.key.empty()) return;
+  out[std::string(row.key)] = window > 0 ? json(window) : json(nullptr);
+  if (!row.on.empty()) out[std::string(row.on)] = window > 0;
+  if (!row.first_layer.empty()) out[std::string(row.first_layer)] = 0;
+}
+
+Activation read_activation(ConfigKeys& keys, const Family& family) {
   const auto name = keys.text(family.activation_key);
   if (!name) return family.base.activation;
   std::string known;
@@ -180,55 +101,23 @@ Activation read_activation(Keys& keys, const Family& family) {
   keys.refuse(family.activation_key, *name, fmt::format("choose one of {}", known));
 }
 
-/// The base of the rotary angles, from one of its objects: version 5 writes rope_parameters,
-/// version 4 writes rope_scaling when positions are scaled.
-std::optional<double> read_rope(Keys& keys, std::string_view key) {
-  const json* object = keys.find(key);
-  if (object == nullptr) return std::nullopt;
-  Keys rope(*object, fmt::format("{}.{}", keys.where(), key));
-  for (const std::string_view type_key : {"rope_type", "type"}) {
-    const auto type = rope.text(type_key);
-    if (type && *type != "default") {
-      rope.refuse(type_key, *type, "scaled positions are not built; only default is");
-    }
-  }
-  rope.only({"partial_rotary_factor", 1.0});
-  const bool given = rope.find("rope_theta") != nullptr;
-  const double theta = rope.real("rope_theta", 0.0);
-  rope.refuse_the_rest();
-  return given ? std::optional(theta) : std::nullopt;
-}
-
-double read_rope_theta(Keys& keys) {
-  std::optional<double> theta;
-  const json* flat = keys.find("rope_theta");
-  if (flat != nullptr) theta = keys.real("rope_theta", 0.0);
-  for (const std::string_view key : {"rope_parameters", "rope_scaling"}) {
-    const auto nested = read_rope(keys, key);
-    if (theta && nested && *theta != *nested) {
-      keys.refuse("rope_theta", json(*theta),
-                  fmt::format("{} says {}; write one of them", key, *nested));
-    }
-    if (nested) theta = nested;
-  }
-  return theta.value_or(Decoder{}.rope_theta);
-}
-
 }  // namespace
 
 Decoder from_config(const json& values, std::string_view where) {
-  Keys keys(values, std::string(where));
+  ConfigKeys keys(values, std::string(where));
   const auto type = keys.text("model_type");
   if (!type) keys.missing("model_type");
   const Family& family = find_family(*type, where);
 
   Decoder d = family.base;
   read_sizes(keys, family, d);
-  for (const RealKey& row : family.reals) d.*row.field = keys.real(row.key, row.absent);
+  for (const RealKey& row : family.reals) d.*row.field = keys.real(row.key).value_or(row.absent);
   for (const FlagKey& row : family.flags) d.*row.field = keys.flag(row.key, row.absent);
   for (const FixedKey& row : family.fixed) keys.only(row);
+  for (const std::string_view key : family.dropouts) warn_of_dropout(keys, key);
   d.activation = read_activation(keys, family);
-  if (d.positions == Positions::kRotary) d.rope_theta = read_rope_theta(keys);
+  d.window = read_window(keys, family, d);
+  if (d.positions == Positions::kRotary) d.rope = read_rope(keys, d.max_positions);
   keys.refuse_the_rest();
   check(d, where);
   return d;
@@ -249,15 +138,16 @@ json to_config_json(const Decoder& decoder) {
   }
   for (const RealKey& row : family.reals) out[std::string(row.key)] = decoder.*row.field;
   for (const FlagKey& row : family.flags) out[std::string(row.key)] = decoder.*row.field;
-  for (const FixedKey& row : family.fixed) out[std::string(row.key)] = Keys::to_json(row.value);
+  for (const FixedKey& row : family.fixed) out[std::string(row.key)] = to_json(row.value);
+  for (const std::string_view key : family.dropouts) out[std::string(key)] = 0.0;
+  write_window(family.window, decoder.window, out);
   for (const ActivationName& a : kActivations) {
     if (a.value != decoder.activation) continue;
     out[std::string(family.activation_key)] = a.name;
     break;
   }
   if (decoder.positions == Positions::kRotary) {
-    out["rope_theta"] = decoder.rope_theta;
-    out["rope_parameters"] = {{"rope_theta", decoder.rope_theta}, {"rope_type", "default"}};
+    write_rope(decoder.rope, out);
   }
   SLUICE_CHECK(from_config(out) == decoder, kConfig,
                fmt::format("a config.json of family {} cannot say what this model is: its "

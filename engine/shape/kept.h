@@ -23,7 +23,7 @@ struct KeptTensor {
 };
 
 struct Kept {
-  KeptTensor q_NQ, k_NK, v_NK;  ///< after rotary
+  KeptTensor q_NQ, k_NK, v_NK;  ///< after rotary; before norm and rotary where heads are normed
   KeptTensor context_NQ;
   KeptTensor logsumexp_Nh;  ///< fp32
   KeptTensor mid_NH;        ///< the residual stream between attention and MLP

@@ -23,9 +23,10 @@ class Tensors {
   void embedding(Role role, std::int64_t rows) { add(role, {rows, d_.hidden}, d_.init_std); }
 
   void norm(Role gain, Role bias) {
-    specs_.push_back({gain, name(gain), {d_.hidden}, Init::kOnes, 0.0});
+    ones(gain, d_.hidden);
     if (d_.norm == Norm::kLayer) zeros(bias, d_.hidden);
   }
+  void head_norm(Role gain) { ones(gain, d_.head_dim); }
 
   void linear(Role weight, Role bias, std::int64_t in, std::int64_t out, double std) {
     if (d_.linear == LinearLayout::kOutIn) {
@@ -47,6 +48,9 @@ class Tensors {
   std::string name(Role role) const { return tensor_name(family_, role, layer_); }
   void add(Role role, std::vector<std::int64_t> shape, double std) {
     specs_.push_back({role, name(role), std::move(shape), Init::kNormal, std});
+  }
+  void ones(Role role, std::int64_t n) {
+    specs_.push_back({role, name(role), {n}, Init::kOnes, 0.0});
   }
   void zeros(Role role, std::int64_t n) {
     specs_.push_back({role, name(role), {n}, Init::kZeros, 0.0});
@@ -81,6 +85,10 @@ void add_attention(Tensors& t, const Decoder& d) {
     t.linear(Role::kQWeight, Role::kQBias, d.hidden, q, d.init_std);
     t.linear(Role::kKWeight, Role::kKBias, d.hidden, kv, d.init_std);
     t.linear(Role::kVWeight, Role::kVBias, d.hidden, kv, d.init_std);
+  }
+  if (d.qk_norm) {
+    t.head_norm(Role::kQNormGain);
+    t.head_norm(Role::kKNormGain);
   }
   t.linear(Role::kOutWeight, Role::kOutBias, q, d.hidden, t.residual_std());
 }

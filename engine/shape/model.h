@@ -23,6 +23,8 @@ enum class Role : std::uint8_t {
   kKBias,
   kVWeight,
   kVBias,
+  kQNormGain,  ///< [D], as the one of the keys: shared by the heads
+  kKNormGain,
   kOutWeight,
   kOutBias,
   kMlpNormGain,

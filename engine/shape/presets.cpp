@@ -38,7 +38,7 @@ std::vector<Preset> table() {
   };
   rows[0].decoder.tied_embeddings = true;
   rows[1].decoder.tied_embeddings = true;
-  rows[3].decoder.rope_theta = 500000.0;
+  rows[3].decoder.rope.theta = 500000.0;
   return rows;
 }
 

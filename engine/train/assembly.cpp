@@ -65,16 +65,17 @@ std::unique_ptr<executor::Driver> make_driver(Execution execution,
 
 Session::Assembly::Assembly(Session& s)
     : session(s),
-      rules{s.job_.optimizer, s.job_.scheduler, s.job_.train, s.steps_, s.job_.seed},
+      rules{s.job_.optimizer, s.job_.scheduler, s.job_.train, s.steps_},
       sampler(s.train_.samples(), s.job_.seed, order_of(s.job_.data.shuffle)),
       batches(s.train_, s.valid_data(), sampler, s.setup_.micro_batch_size, s.setup_.micro_batches),
       optimizer(s.job_.cpu_adam),
       store(open_store(s.job_, s.plan_.planned[index(Tier::kNvme)], s.drive_speeds_)),
       ledger(s.plan_.limits.tiers),
       memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
-      host(s.setup_, s.plan_.catalog.routes, rules, batches, optimizer),
+      host(s.setup_, s.plan_.catalog.routes, rules, *s.first_values_, batches, optimizer),
       writer(*s.setup_.model, s.job_.final_dtype,
-             (std::filesystem::path(s.job_.folder) / "final").string()),
+             (std::filesystem::path(s.job_.folder) / "final").string(), s.job_.shard_size,
+             s.job_.companions),
       conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer) {
   first_touch(memory, s.plan_.catalog.tags, s.stream_, optimizer);
   if (store) store->enrol(reached_by_drives(memory, s.setup_.sharing));

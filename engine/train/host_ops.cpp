@@ -122,8 +122,7 @@ void HostOps::init_state(const OpBytes& op) const {
       continue;
     }
     const auto t = static_cast<std::size_t>(run.tensor);
-    shape::initial_values(rules_.seed, segment.tensors[t],
-                          run.first_elem - layout.tensors[t].offset_elems, values);
+    first_values_.fill(segment.tensors[t], run.first_elem - layout.tensors[t].offset_elems, values);
   }
   std::fill(state.m.begin(), state.m.end(), 0.0F);
   std::fill(state.v.begin(), state.v.end(), 0.0F);

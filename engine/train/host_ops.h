@@ -11,6 +11,7 @@
 #include "engine/schedule/gradient_route.h"
 #include "engine/schedule/setup.h"
 #include "engine/train/batches.h"
+#include "engine/train/first_values.h"
 #include "engine/train/op_bytes.h"
 #include "engine/train/options.h"
 #include "engine/train/record.h"
@@ -32,7 +33,6 @@ struct Rules {
   data::SchedulerOptions scheduler;
   TrainOptions train;
   std::int64_t steps = 0;  ///< of the whole run
-  std::uint64_t seed = 0;
 };
 
 /// Thread  run(): any lane, several at once on different ops; the rest: any
@@ -40,8 +40,14 @@ class HostOps {
  public:
   /// All must outlive this. `routes` by segment.
   HostOps(const schedule::Setup& setup, const std::vector<schedule::GradientRoute>& routes,
-          const Rules& rules, const Batches& batches, const cpu_adam::Optimizer& optimizer)
-      : setup_(setup), routes_(routes), rules_(rules), batches_(batches), optimizer_(optimizer) {}
+          const Rules& rules, const FirstValues& first_values, const Batches& batches,
+          const cpu_adam::Optimizer& optimizer)
+      : setup_(setup),
+        routes_(routes),
+        rules_(rules),
+        first_values_(first_values),
+        batches_(batches),
+        optimizer_(optimizer) {}
 
   void run(const OpBytes& op);
 
@@ -66,6 +72,7 @@ class HostOps {
   const schedule::Setup& setup_;
   const std::vector<schedule::GradientRoute>& routes_;
   const Rules& rules_;
+  const FirstValues& first_values_;
   const Batches& batches_;
   const cpu_adam::Optimizer& optimizer_;
   std::mutex mutex_;  // guards the results

@@ -11,6 +11,8 @@
 
 #include "cpu_adam/options.h"
 #include "engine/base/dtype.h"
+#include "engine/base/units.h"
+#include "engine/checkpoint/companions.h"
 #include "engine/data/metrics.h"
 #include "engine/data/options.h"
 #include "engine/executor/driver.h"
@@ -39,6 +41,8 @@ struct Hooks {
 
 struct Job {
   shape::Decoder decoder;
+  std::string weights;  ///< a file or folder of safetensors; empty: drawn from the seed
+  checkpoint::Companions companions;  ///< of the weights in final/
   std::uint64_t seed = 1337;
   data::DataOptions data;
   TrainOptions train;
@@ -51,6 +55,7 @@ struct Job {
   schedule::GradDType grad_dtype = schedule::GradDType::kAuto;
   DType compute = DType::kBf16;
   DType final_dtype = DType::kBf16;
+  Bytes shard_size = 5_GiB;                 ///< most of one file in final/
   std::optional<unsigned> compute_threads;  ///< nullopt = auto: the cores
   std::optional<std::int64_t> loss_chunk;   ///< nullopt = auto
   Execution execution = Execution::kOverlapped;

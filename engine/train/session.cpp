@@ -121,6 +121,8 @@ Session::Session(const Job& job)
                kConfig,
                fmt::format("data.seq_len is {}, the model has {} learned positions: lower seq_len",
                            setup_.seq_len, setup_.model->decoder.max_positions));
+  first_values_ =
+      job_.weights.empty() ? drawn_values(job_.seed) : stored_values(job_.weights, *setup_.model);
   numerics_ = choose_numerics(job_, setup_);
   if (job_.tiers.nvme.paths.empty()) {
     job_.tiers.nvme.paths = {(std::filesystem::path(job_.folder) / "nvme").string()};

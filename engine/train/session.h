@@ -16,6 +16,7 @@
 #include "engine/data/dataset.h"
 #include "engine/plan/plan.h"
 #include "engine/train/compute.h"
+#include "engine/train/first_values.h"
 #include "engine/train/job.h"
 #include "gpu/stream.h"
 
@@ -60,6 +61,7 @@ class Session {
   Numerics numerics_;
   schedule::Setup setup_;
   gpu::Stream stream_;  // of compute
+  std::unique_ptr<FirstValues> first_values_;
   std::unique_ptr<Compute> compute_;
   WorkspaceUse workspace_;            // what a run sets aside
   std::string checks_;                ///< what they cost, for people; empty without drives

@@ -44,10 +44,27 @@ TEST(Reader, ReadsPartsOfATensor) {
 
 TEST(Reader, ListsButDoesNotConvertOtherDtypes) {
   const TempFolder folder;
-  folder.write("m.safetensors", file_of({{"a", "F16", {3}, 0, 6}}, 6));
+  folder.write("m.safetensors", file_of({{"a", "F64", {3}, 0, 24}}, 24));
   const Reader reader(folder / "m.safetensors");
-  EXPECT_EQ(reader.entry("a").dtype, "F16");
-  expect_error(Errc::kFormat, {"'a' is F16", "BF16"}, [&] { reader.read("a"); });
+  EXPECT_EQ(reader.entry("a").dtype, "F64");
+  expect_error(Errc::kFormat, {"'a' is F64", "BF16"}, [&] { reader.read("a"); });
+}
+
+TEST(Reader, ReadsHalfPrecision) {
+  const TempFolder folder;
+  const std::vector<std::uint16_t> bits = {0x3c00, 0xc100, 0x0001};
+  std::string bytes = make_header({{"a", "F16", {3}, 0, 6}});
+  bytes.append(reinterpret_cast<const char*>(bits.data()), 6);
+  folder.write("m.safetensors", bytes);
+  EXPECT_EQ(Reader(folder / "m.safetensors").read("a"),
+            (std::vector<float>{1.0F, -2.5F, 0x1p-24F}));
+}
+
+TEST(Reader, SaysThatAPickleIsNone) {
+  const TempFolder folder;
+  folder.write("pytorch_model.bin", "PK");
+  expect_error(Errc::kFormat, {"pytorch_model.bin", "safetensors"},
+               [&] { Reader{folder.path()}; });
 }
 
 TEST(Reader, RefusesFilesThatAreNoSafetensors) {

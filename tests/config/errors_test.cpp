@@ -20,6 +20,11 @@ TEST(Models, ExactlyOneIsNamed) {
   EXPECT_THAT(refusal("seed: 5"), StartsWith("run.yaml model.preset: null: no model is named"));
   EXPECT_THAT(refusal("model: {preset: tiny, config: {n_layer: 2}}"),
               StartsWith("run.yaml:1:17 model.preset: \"tiny\": model.config is set too"));
+  EXPECT_THAT(refusal("model: {preset: tiny, path: m}"),
+              StartsWith("run.yaml:1:17 model.preset: \"tiny\": model.path is set too"));
+  EXPECT_THAT(
+      refusal("model: {preset: tiny, init: pretrained}"),
+      StartsWith("run.yaml:1:29 model.init: \"pretrained\": model.preset names no weights"));
 }
 
 TEST(FreeMaps, RefuseWhatReadersTakeDifferently) {

@@ -62,6 +62,21 @@ shape::Decoder biased() {
   return d;
 }
 
+// Heads that are normed, and do not add up to hidden.
+shape::Decoder normed() {
+  shape::Decoder d = sized(shape::find_family("qwen3").base);
+  d.kv_heads = 2;
+  d.head_dim = 14;
+  return d;
+}
+
+// A window that the tests' sequences do not fit into.
+shape::Decoder windowed() {
+  shape::Decoder d = llama();
+  d.window = 11;
+  return d;
+}
+
 std::uint64_t seed_of(Role role) {
   return 1000 + static_cast<std::uint64_t>(role);
 }
@@ -80,12 +95,14 @@ at::Tensor random_weight(const shape::TensorSpec& spec, at::ScalarType dtype) {
 }  // namespace
 
 std::vector<std::string> decoder_names() {
-  return {"llama", "gpt2", "fused", "biased"};
+  return {"llama", "gpt2", "fused", "biased", "normed", "windowed"};
 }
 
 shape::Decoder decoder_named(const std::string& name) {
   if (name == "llama") return llama();
   if (name == "gpt2") return gpt2();
+  if (name == "normed") return normed();
+  if (name == "windowed") return windowed();
   return name == "fused" ? fused() : biased();
 }
 

@@ -29,7 +29,7 @@ at::Tensor linear(const shape::Decoder& d, const Weights& w, Role weight, Role b
 at::Tensor rope(const shape::Decoder& d, const at::Tensor& x_BhSD) {
   const auto fp32 = at::TensorOptions(at::kFloat);
   const at::Tensor inverse =
-      1.0 / at::pow(d.rope_theta, at::arange(0, d.head_dim, 2, fp32) / double(d.head_dim));
+      1.0 / at::pow(d.rope.theta, at::arange(0, d.head_dim, 2, fp32) / double(d.head_dim));
   const at::Tensor angle = at::outer(at::arange(x_BhSD.size(2), fp32), inverse);
   const at::Tensor both = at::cat({angle, angle}, 1);
   const auto halves = x_BhSD.chunk(2, -1);
@@ -55,13 +55,20 @@ at::Tensor attention(const shape::Decoder& d, const Weights& w, const at::Tensor
   }
   q = heads_first(d, q.contiguous()), k = heads_first(d, k.contiguous());
   v = heads_first(d, v.contiguous());
+  if (d.qk_norm) {
+    const auto normed = [&](const at::Tensor& x, Role gain) {
+      return x * at::rsqrt(x.square().mean(-1, true) + d.norm_eps) * w.at(gain);
+    };
+    q = normed(q, Role::kQNormGain), k = normed(k, Role::kKNormGain);
+  }
   if (d.positions == shape::Positions::kRotary) q = rope(d, q), k = rope(d, k);
   k = k.repeat_interleave(d.heads / d.kv_heads, 1);
   v = v.repeat_interleave(d.heads / d.kv_heads, 1);
   const std::int64_t seq = n.size(1);
   at::Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(double(d.head_dim));
-  const at::Tensor later = at::ones({seq, seq}, at::kBool).triu(1);
-  scores = scores.masked_fill(later, -INFINITY).softmax(-1);
+  at::Tensor unseen = at::ones({seq, seq}, at::kBool).triu(1);
+  if (d.window > 0) unseen = unseen.logical_or(at::ones({seq, seq}, at::kBool).tril(-d.window));
+  scores = scores.masked_fill(unseen, -INFINITY).softmax(-1);
   const at::Tensor out = at::matmul(scores, v).transpose(1, 2);
   return linear(d, w, Role::kOutWeight, Role::kOutBias,
                 out.reshape({n.size(0), seq, d.heads * d.head_dim}));

@@ -60,7 +60,7 @@ TEST(FromConfig, ReadsLlama) {
   EXPECT_EQ(d.head_dim, 16);
   EXPECT_EQ(d.norm, Norm::kRms);
   EXPECT_EQ(d.norm_eps, 1e-5);
-  EXPECT_EQ(d.rope_theta, 5e5);
+  EXPECT_EQ(d.rope.theta, 5e5);
   EXPECT_EQ(d.mlp, Mlp::kGated);
   EXPECT_EQ(d.activation, Activation::kSilu);
   EXPECT_EQ(d.linear, LinearLayout::kOutIn);
@@ -80,7 +80,7 @@ TEST(FromConfig, LlamaDefaultsAreThoseOfTransformers) {
   const Decoder d = from_config(values);
   EXPECT_EQ(d.kv_heads, 4);
   EXPECT_EQ(d.norm_eps, 1e-6);
-  EXPECT_EQ(d.rope_theta, 10000.0);
+  EXPECT_EQ(d.rope.theta, 10000.0);
   EXPECT_EQ(d.max_positions, 2048);
 }
 
@@ -88,19 +88,9 @@ TEST(FromConfig, ReadsTheRotaryBaseOfVersion4And5) {
   json values = llama();
   values.erase("rope_theta");
   values["rope_parameters"] = {{"rope_theta", 7e4}, {"rope_type", "default"}};
-  EXPECT_EQ(from_config(values).rope_theta, 7e4);
+  EXPECT_EQ(from_config(values).rope.theta, 7e4);
   expect_refused(with(values, "rope_theta", 1e4), {"model.config.rope_theta", "rope_parameters"});
-  EXPECT_EQ(from_config(with(llama(), "rope_scaling", nullptr)).rope_theta, 5e5);
-}
-
-TEST(FromConfig, RefusesScaledRotaryPositions) {
-  expect_refused(with(llama(), "rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
-                 {"model.config.rope_scaling.type", "linear", "default"});
-  expect_refused(with(llama(), "rope_parameters",
-                      {{"rope_type", "llama3"}, {"factor", 8.0}, {"rope_theta", 5e5}}),
-                 {"model.config.rope_parameters.rope_type", "llama3"});
-  expect_refused(with(llama(), "rope_parameters", {{"partial_rotary_factor", 0.5}}),
-                 {"model.config.rope_parameters.partial_rotary_factor", "0.5"});
+  EXPECT_EQ(from_config(with(llama(), "rope_scaling", nullptr)).rope.theta, 5e5);
 }
 
 TEST(FromConfig, TakesKeysThatChangeNothingInTraining) {
@@ -117,8 +107,113 @@ TEST(FromConfig, TakesKeysThatChangeNothingInTraining) {
   EXPECT_EQ(from_config(values), from_config(gpt2()));
 }
 
+TEST(FromConfig, TrainsWithoutDropoutAloud) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(from_config(with(gpt2(), "attn_pdrop", 0.1)), from_config(gpt2()));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("model.config.attn_pdrop: 0.1"), std::string::npos) << said;
+  expect_refused(with(gpt2(), "attn_pdrop", 1.0), {"model.config.attn_pdrop", "below 1"});
+}
+
+/// One layer of heads that are normed, with sizes of its own.
+json qwen3() {
+  return {{"model_type", "qwen3"},    {"vocab_size", 512},
+          {"hidden_size", 64},        {"num_hidden_layers", 2},
+          {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+          {"intermediate_size", 176}, {"max_position_embeddings", 256}};
+}
+
+TEST(FromConfig, FamiliesHaveTheirOwnDefaults) {
+  const Decoder d = from_config(qwen3());
+  EXPECT_TRUE(d.qk_norm);
+  EXPECT_FALSE(d.qkv_bias);
+  EXPECT_EQ(d.head_dim, 128);
+  json values = qwen3();
+  values["model_type"] = "qwen2";
+  EXPECT_EQ(from_config(values).head_dim, 16);
+  EXPECT_TRUE(from_config(values).qkv_bias);
+  EXPECT_FALSE(from_config(values).attention_out_bias);
+  values["model_type"] = "mistral";
+  values.erase("num_key_value_heads");
+  values["num_attention_heads"] = 8;
+  EXPECT_EQ(from_config(values).kv_heads, 8);
+}
+
+TEST(FromConfig, ReadsHowFarAttentionReachesBack) {
+  json values = qwen3();
+  values["sliding_window"] = 128;
+  EXPECT_EQ(from_config(values).window, 0);  // it is not switched on
+  values["use_sliding_window"] = true;
+  EXPECT_EQ(from_config(values).window, 0);  // from the 28th layer on, and there are two
+  EXPECT_EQ(from_config(with(values, "max_window_layers", 0)).window, 128);
+  expect_refused(with(values, "max_window_layers", 1),
+                 {"model.config.sliding_window", "1 of 2 layers"});
+  expect_refused(with(values, "layer_types", {"full_attention", "sliding_attention"}),
+                 {"model.config.sliding_window", "1 of 2 layers"});
+  EXPECT_EQ(
+      from_config(with(values, "layer_types", {"sliding_attention", "sliding_attention"})).window,
+      128);
+  values["model_type"] = "mistral";
+  values.erase("use_sliding_window");
+  EXPECT_EQ(from_config(values).window, 128);
+  EXPECT_EQ(from_config(with(values, "sliding_window", 256)).window, 0);  // over all positions
+  EXPECT_EQ(from_config(with(values, "sliding_window", nullptr)).window, 0);
+  expect_refused(with(values, "sliding_window", 0), {"model.config.sliding_window", "at least 1"});
+  values.erase("sliding_window");
+  EXPECT_EQ(from_config(with(values, "max_position_embeddings", 8192)).window, 4096);
+}
+
+/// Scaled rotary angles as both versions of transformers write them.
+TEST(FromConfig, ReadsScaledPositions) {
+  const json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 64}};
+  json old = with(llama(), "rope_scaling", llama3);
+  old["rope_theta"] = 500000.0;
+  json now = llama();
+  now.erase("rope_theta");
+  now["rope_parameters"] = with(llama3, "rope_theta", 500000.0);
+  EXPECT_EQ(from_config(old), from_config(now));
+  const Rope rope = from_config(now).rope;
+  EXPECT_EQ(rope.scaling, RopeScaling::kLlama3);
+  EXPECT_EQ(rope.theta, 500000.0);
+  EXPECT_EQ(rope.factor, 8.0);
+  EXPECT_EQ(rope.original_positions, 64);
+
+  const json yarn = {{"type", "yarn"}, {"factor", 4.0}};
+  const Decoder d = from_config(with(llama(), "rope_scaling", yarn));
+  EXPECT_EQ(d.rope.original_positions, d.max_positions);
+  EXPECT_NEAR(d.rope.attention_factor, 1.1386294361119891, 1e-15);  // 0.1 ln 4 + 1
+  const json scaled = with(with(yarn, "mscale", 2.0), "mscale_all_dim", 1.0);
+  EXPECT_NEAR(from_config(with(llama(), "rope_scaling", scaled)).rope.attention_factor,
+              1.2772588722239782 / 1.1386294361119891, 1e-15);
+
+  for (const json& scaling : {llama3, yarn, json{{"type", "linear"}, {"factor", 2}},
+                              json{{"rope_type", "dynamic"}, {"factor", 2.0}}}) {
+    const Decoder read = from_config(with(llama(), "rope_scaling", scaling));
+    EXPECT_EQ(from_config(to_config_json(read)), read) << scaling.dump();
+  }
+}
+
+TEST(FromConfig, RefusesScaledPositionsThatAreNone) {
+  const auto refused = [](const json& scaling, const std::vector<std::string>& words) {
+    expect_refused(with(llama(), "rope_scaling", scaling), words);
+  };
+  refused({{"type", "longrope"}}, {"rope_scaling.type", "longrope", "linear, dynamic, llama3"});
+  refused({{"type", "linear"}}, {"rope_scaling.factor: is missing"});
+  refused({{"type", "linear"}, {"factor", 0}}, {"rope_scaling.factor", "above 0"});
+  refused({{"type", "linear"}, {"factor", 2}, {"beta_fast", 3}}, {"rope_scaling.beta_fast"});
+  refused({{"type", "linear"}, {"factor", 2}, {"partial_rotary_factor", 0.5}},
+          {"rope_scaling.partial_rotary_factor", "0.5"});
+  refused({{"type", "llama3"}, {"factor", 2}, {"low_freq_factor", 4}, {"high_freq_factor", 4}},
+          {"rope_scaling.high_freq_factor", "above low_freq_factor"});
+  refused({{"type", "yarn"}, {"factor", 2}, {"original_max_position_embeddings", 0}},
+          {"original_max_position_embeddings", "at least 1"});
+}
+
 TEST(FromConfig, RefusesWhatWouldChangeTheMaths) {
-  expect_refused(with(gpt2(), "attn_pdrop", 0.1), {"model.config.attn_pdrop", "0.1", "only 0.0"});
   expect_refused(with(gpt2(), "scale_attn_by_inverse_layer_idx", true),
                  {"model.config.scale_attn_by_inverse_layer_idx", "only false"});
   expect_refused(with(gpt2(), "scale_attn_weights", 1),
@@ -145,7 +240,8 @@ TEST(FromConfig, RefusesBadValuesWithKeyValueAndFix) {
   expect_refused(with(llama(), "rms_norm_eps", 0.0), {"model.config.rms_norm_eps", "above 0"});
   expect_refused(with(llama(), "tie_word_embeddings", 1),
                  {"model.config.tie_word_embeddings", "true or false"});
-  expect_refused(with(llama(), "model_type", "t5"), {"model.config.model_type", "gpt2, llama"});
+  expect_refused(with(llama(), "model_type", "t5"),
+                 {"model.config.model_type", "gpt2, llama, mistral"});
   expect_refused(json::array(), {"model.config", "table of keys"});
   for (const char* key : {"model_type", "hidden_size", "vocab_size", "intermediate_size"}) {
     json values = llama();

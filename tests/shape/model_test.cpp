@@ -197,7 +197,7 @@ TEST(Model, RefusesNumbersThatMakeNoModelAndNamesTheKeyOfTheFamily) {
   d.norm_eps = std::nan("");
   expect_refused(d, {"model.config.layer_norm_epsilon"});
   d = small("llama");
-  d.rope_theta = 0.0;
+  d.rope.theta = 0.0;
   expect_refused(d, {"model.config.rope_theta"});
   d = small("llama");
   d.family = "mamba";

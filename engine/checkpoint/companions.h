@@ -1,0 +1,30 @@
+/// What stands beside the weights of a model that came from a folder, and goes on into the next.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/base/units.h"
+
+namespace sluice::checkpoint {
+
+struct Companions {
+  nlohmann::json config;  ///< of config.json, kept key for key; null: written from the decoder
+  std::vector<std::filesystem::path> files;  ///< copied under their names
+};
+
+/// Of a folder its config.json, how it generates, its tokenizer and its chat template, as far as
+/// they are there; of a config.json itself nothing else. Throws kConfig when there is no such file,
+/// kFormat
+Companions read_companions(const std::filesystem::path& folder_or_config);
+
+/// Says which type the weights have, where both versions of transformers look.
+void set_dtype(nlohmann::json& config, DType dtype);
+
+Bytes size_of(const Companions& companions);
+/// Copies the files, synced. Throws kIo
+void copy_files(const Companions& companions, const std::filesystem::path& folder);
+
+}  // namespace sluice::checkpoint
