@@ -38,8 +38,7 @@ void compare(std::int64_t tokens, std::int64_t window, at::ScalarType dtype) {
     ratios.push_back(some.back() / all.back());
   }
   fmt::print("{}: all {:.3f} s, window {:.3f} s, ratio {:.2f}\n",
-             dtype == at::kFloat ? "fp32" : "bf16", median(all), median(some),
-             median(ratios));
+             dtype == at::kFloat ? "fp32" : "bf16", median(all), median(some), median(ratios));
 }
 
 }  // namespace

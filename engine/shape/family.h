@@ -51,7 +51,8 @@ enum class ResidualInit : std::uint8_t { kAsOthers, kOverSqrtTwiceLayers };
 /// Attention that reaches back so many tokens only.
 struct WindowKey {
   std::string_view key = {};  ///< empty: the family knows none
-  std::string_view on = {};   ///< the flag without which the key says nothing; empty: it always counts
+  std::string_view on =
+      {};  ///< the flag without which the key says nothing; empty: it always counts
   std::int64_t absent = 0;
   std::string_view first_layer = {};  ///< the key of the first layer that has one; empty: all have
   std::int64_t first_layer_absent = 0;

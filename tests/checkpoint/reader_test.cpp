@@ -63,8 +63,7 @@ TEST(Reader, ReadsHalfPrecision) {
 TEST(Reader, SaysThatAPickleIsNone) {
   const TempFolder folder;
   folder.write("pytorch_model.bin", "PK");
-  expect_error(Errc::kFormat, {"pytorch_model.bin", "safetensors"},
-               [&] { Reader{folder.path()}; });
+  expect_error(Errc::kFormat, {"pytorch_model.bin", "safetensors"}, [&] { Reader{folder.path()}; });
 }
 
 TEST(Reader, RefusesFilesThatAreNoSafetensors) {

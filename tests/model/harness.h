@@ -14,8 +14,8 @@
 
 namespace sluice::model {
 
-/// gpt2, llama, and what neither has: fused grouped queries, gated GELU with biases, normed heads, a
-/// window.
+/// gpt2, llama, and what neither has: fused grouped queries, gated GELU with biases, normed heads,
+/// a window.
 std::vector<std::string> decoder_names();
 shape::Decoder decoder_named(const std::string& name);
 

@@ -89,8 +89,8 @@ TEST_F(FirstValuesTest, AreThoseOfTheFilesPieceByPiece) {
     for (const auto& spec : segment.tensors) {
       std::vector<float> part(spec.numel() / 2);
       values->fill(spec, spec.numel() - part.size(), part);
-      EXPECT_EQ(part.back(), static_cast<float>(spec.name.back()) +
-                                 static_cast<float>(spec.numel() - 1))
+      EXPECT_EQ(part.back(),
+                static_cast<float>(spec.name.back()) + static_cast<float>(spec.numel() - 1))
           << spec.name;
     }
   }
@@ -113,12 +113,10 @@ TEST_F(FirstValuesTest, WhatDoesNotFitIsNamed) {
   refuses({"extra", "belongs to no part"}, [](Tensors& t) { t["extra"] = {{1}, {0.0F}}; });
   refuses({norm_.name, "[1, ", "asks for ["},
           [&](Tensors& t) { t[norm_.name].shape.insert(t[norm_.name].shape.begin(), 1); });
-  refuses({norm_.name, "element 3", "nan", "damaged"}, [&](Tensors& t) {
-    t[norm_.name].values[3] = std::numeric_limits<float>::quiet_NaN();
-  });
-  refuses({norm_.name, "inf"}, [&](Tensors& t) {
-    t[norm_.name].values[0] = std::numeric_limits<float>::infinity();
-  });
+  refuses({norm_.name, "element 3", "nan", "damaged"},
+          [&](Tensors& t) { t[norm_.name].values[3] = std::numeric_limits<float>::quiet_NaN(); });
+  refuses({norm_.name, "inf"},
+          [&](Tensors& t) { t[norm_.name].values[0] = std::numeric_limits<float>::infinity(); });
 }
 
 TEST_F(FirstValuesTest, ConstantsBesideTheWeightsAreLeftAlone) {
