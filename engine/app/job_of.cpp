@@ -40,6 +40,10 @@ void name_model(const config::ModelOptions& model, train::Job& job) {
   }
   using config::ModelInit;
   const bool folder = std::filesystem::is_directory(*model.path);
+  SLUICE_CHECK(std::filesystem::exists(*model.path), kConfig,
+               fmt::format("model.path: there is no {}; name a folder with config.json and "
+                           "safetensors, or a config.json alone",
+                           *model.path));
   job.companions = checkpoint::read_companions(*model.path);
   job.decoder = shape::from_config(job.companions.config, fmt::format("{}: config", *model.path));
   const ModelInit usual = folder ? ModelInit::kPretrained : ModelInit::kRandom;

@@ -50,6 +50,20 @@ void read_halves(const File& file, Bytes at, std::span<float> out) {
   }
 }
 
+/// Of a folder without safetensors.
+Error no_weights(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    if (!std::filesystem::exists(folder / name, ignored)) continue;
+    return {Errc::kFormat,
+            fmt::format("{}: is a pickle, which may run programs when it is read; load it in "
+                        "transformers and save it again as safetensors",
+                        (folder / name).string())};
+  }
+  return {Errc::kIo, fmt::format("{}: has no {}, and no {} of several files", folder.string(),
+                                 shard_name(0, 1), kIndexName)};
+}
+
 }  // namespace
 
 Reader::Reader(const std::filesystem::path& file_or_folder) : path_(file_or_folder) {
@@ -59,15 +73,9 @@ Reader::Reader(const std::filesystem::path& file_or_folder) : path_(file_or_fold
   } else if (std::filesystem::exists(path_ / kIndexName, ignored)) {
     add_indexed(path_);
   } else {
-    for (const char* pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
-      SLUICE_CHECK(std::filesystem::exists(path_ / shard_name(0, 1), ignored) ||
-                       !std::filesystem::exists(path_ / pickle, ignored),
-                   kFormat,
-                   fmt::format("{}: is a pickle, which may run programs when it is read; load it "
-                               "in transformers and save it again as safetensors",
-                               (path_ / pickle).string()));
-    }
-    add(path_ / shard_name(0, 1));
+    const std::filesystem::path file = path_ / shard_name(0, 1);
+    if (!std::filesystem::exists(file, ignored)) throw no_weights(path_);
+    add(file);
   }
 }
 

@@ -238,13 +238,15 @@ std::string Session::report() const {
   }
   return fmt::format(
       "model: {} parameters in {} segments, {} chunks of the optimizer, up to {} of state\n"
+      "first weights: {}\n"
       "step: {} x {} sequences of {} tokens, {} in all, {} steps\n"
       "workspace: {} measured, {} for workers\n{}{}{}",
       setup_.model->parameters(), setup_.model->segments.size(), setup_.chunk_count(),
-      format_bytes(largest), setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len,
-      setup_.tokens_per_step(), steps_, format_bytes(workspace_.main),
-      format_bytes(workspace_.side), plan::report(plan_, job_.tiers.nvme.endurance),
-      checks_.empty() ? "" : "\n", checks_);
+      format_bytes(largest),
+      job_.weights.empty() ? fmt::format("drawn from seed {}", job_.seed) : job_.weights,
+      setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len, setup_.tokens_per_step(),
+      steps_, format_bytes(workspace_.main), format_bytes(workspace_.side),
+      plan::report(plan_, job_.tiers.nvme.endurance), checks_.empty() ? "" : "\n", checks_);
 }
 
 }  // namespace sluice::train
