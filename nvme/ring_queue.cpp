@@ -66,6 +66,7 @@ class Loop {
     closed_ = true;
     wake_.signal();
     changed_.wait(lock, [this] { return ended_ || lost_; });
+    changed_.wait_for(lock, kMomentLooks * kLook, [this] { return ended_; });
     return ended_;
   }
 
@@ -97,16 +98,23 @@ class Loop {
     if (!made_) std::rethrow_exception(lost_);
   }
 
-  /// What the second thread does, until the first has ended.
+  /// What the second thread does, until the first has ended: that one looks for what is overdue
+  /// itself, but where one stay in the kernel has no end. After a pause of the whole process both
+  /// wake late, and the first needs a moment to see what has come back.
   void watch() {
     std::unique_lock lock(mutex_);
+    Clock::time_point looked = Clock::now();
+    std::uint64_t stay = 0;
+    unsigned looks = 0;
     while (!ended_ && !lost_) {
       changed_.wait_for(lock, kLook);
-      if (!in_kernel_) continue;
-      const auto late = std::ranges::find_if(slots_, [&](const Piece& piece) {
-        return piece.job && Clock::now() - piece.since > timeout_;
-      });
-      if (late == slots_.end()) continue;
+      if (ended_ || lost_) return;
+      if (Clock::now() - looked < kLook) continue;
+      looked = Clock::now();
+      const Piece* const late = in_kernel_ ? find_overdue() : nullptr;
+      looks = late != nullptr && stay == stays_ ? looks + 1 : 0;
+      stay = stays_;
+      if (looks < kMomentLooks) continue;
       lose(std::make_exception_ptr(overdue(*late, timeout_, in_flight())));
     }
   }
@@ -126,6 +134,7 @@ class Loop {
       if (closed && backlog_.empty() && in_flight() == 0) return;
       if (!enter(ring)) return;
       reap(ring);
+      look_for_overdue();
     }
   }
 
@@ -171,6 +180,7 @@ class Loop {
   bool set_in_kernel(bool now) {
     const std::lock_guard lock(mutex_);
     in_kernel_ = now;
+    stays_ += now ? 1 : 0;
     return !lost_;
   }
 
@@ -196,6 +206,20 @@ class Loop {
     return step;
   }
 
+  const Piece* find_overdue() const {
+    const Clock::time_point now = Clock::now();
+    const auto late = std::ranges::find_if(
+        slots_, [&](const Piece& piece) { return piece.job && now - piece.since > timeout_; });
+    return late == slots_.end() ? nullptr : &*late;
+  }
+
+  void look_for_overdue() {
+    const Clock::time_point now = Clock::now();
+    if (now - looked_ < kLook) return;
+    looked_ = now;
+    if (const Piece* late = find_overdue()) throw overdue(*late, timeout_, in_flight());
+  }
+
   std::size_t in_flight() const { return slots_.size() - free_[0].size() - free_[1].size(); }
 
   /// Nothing comes back any more: fail everything, and never free what the kernel may still be
@@ -204,7 +228,7 @@ class Loop {
     lost_ = error;
     for (auto& job : inbox_) backlog_.push(std::move(job));
     inbox_.clear();
-    if (enrolment_) enrolled_.set_value();
+    if (std::exchange(enrolment_, std::nullopt)) enrolled_.set_value();
     for (Piece& slot : slots_) {
       if (slot.job) slot.job->abandon(error);
     }
@@ -222,6 +246,7 @@ class Loop {
   std::array<std::vector<Piece*>, kOps> free_;  // slots without a piece, by Op
   std::vector<Piece*> again_;                   // slots to issue once more
   Backlog backlog_;
+  Clock::time_point looked_ = Clock::now();
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -231,6 +256,7 @@ class Loop {
   std::string described_;
   bool made_ = false;
   bool in_kernel_ = false;
+  std::uint64_t stays_ = 0;  // in the kernel, so far
   bool closed_ = false;
   bool ended_ = false;
   std::exception_ptr lost_;
@@ -251,12 +277,10 @@ class RingQueue final : public IoQueue {
         name_this_thread("nvme watch");
         loop->watch();
       });
+      loop_->wait_until_made();
     } catch (const std::system_error& error) {
       close();
       throw Error(Errc::kEnv, fmt::format("cannot start the I/O threads: {}", error.what()));
-    }
-    try {
-      loop_->wait_until_made();
     } catch (...) {
       close();
       throw;

@@ -82,11 +82,19 @@ class Workers {
   /// Until the queue is closed: fails everything once a transfer is overdue.
   void watch() {
     std::unique_lock lock(mutex_);
+    Clock::time_point looked = Clock::now(), suspect = {};
+    unsigned looks = 0;
     while (!lost_ && !(closed_ && over())) {
       changed_.wait_for(lock, kLook);
+      if (Clock::now() - looked < kLook) continue;
+      looked = Clock::now();
       const auto late = std::ranges::find_if(
           in_flight_, [&](const Piece* piece) { return Clock::now() - piece->since > timeout_; });
-      if (late == in_flight_.end()) continue;
+      // After a pause of the whole process all wake late: who is back soon was not overdue.
+      const Clock::time_point since = late == in_flight_.end() ? suspect : (*late)->since;
+      looks = late != in_flight_.end() && since == suspect ? looks + 1 : 0;
+      suspect = since;
+      if (looks < kMomentLooks) continue;
       lost_ = std::make_exception_ptr(overdue(**late, timeout_, in_flight_.size()));
       for (const Piece* piece : in_flight_) piece->job->abandon(lost_);
       backlog_.abandon(lost_);

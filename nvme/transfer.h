@@ -78,6 +78,9 @@ std::string text_of_errno(int error);
 
 /// How often a queue looks whether a piece is overdue.
 inline constexpr std::chrono::milliseconds kLook{100};
+/// A thread that the kernel does not keep comes back within so many looks, also after a pause of
+/// the whole process (Ctrl-Z, a debugger, a frozen container).
+inline constexpr unsigned kMomentLooks = 10;
 /// What to say of a piece that the kernel has had for longer than `timeout`, `in_flight` pieces in
 /// all.
 Error overdue(const Piece& piece, std::chrono::milliseconds timeout, std::size_t in_flight);

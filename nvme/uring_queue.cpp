@@ -67,7 +67,7 @@ class UringRing final : public Ring {
     const bool known = file != files_.end();
     const int fd = known ? static_cast<int>(file - files_.begin()) : rest.file->fd();
     const auto size = static_cast<unsigned>(bytes);
-    io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+    io_uring_sqe* sqe = free_entry();
     if (const std::optional<int> buffer = pinned(rest.data, bytes)) {
       if (rest.op == Op::kRead) {
         io_uring_prep_read_fixed(sqe, fd, rest.data, size, rest.offset, *buffer);
@@ -162,9 +162,17 @@ class UringRing final : public Ring {
   /// Wakes when the eventfd is signalled.
   void arm() {
     if (std::exchange(armed_, true)) return;
-    io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+    io_uring_sqe* sqe = free_entry();
     io_uring_prep_poll_add(sqe, wake_.get(), POLLIN);
     io_uring_sqe_set_data(sqe, nullptr);
+  }
+
+  /// There is one, but where a kernel before 5.11 takes none again and again.
+  io_uring_sqe* free_entry() {
+    io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+    SLUICE_CHECK(sqe != nullptr, kIo,
+                 "io_uring stopped working: the kernel takes nothing; set aio.engine: threads");
+    return sqe;
   }
 
   static void judge(int entered) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/companions.h"
@@ -39,11 +40,12 @@ void name_model(const config::ModelOptions& model, train::Job& job) {
     return;
   }
   using config::ModelInit;
-  const bool folder = std::filesystem::is_directory(*model.path);
-  SLUICE_CHECK(std::filesystem::exists(*model.path), kConfig,
-               fmt::format("model.path: there is no {}; name a folder with config.json and "
-                           "safetensors, or a config.json alone",
-                           *model.path));
+  std::error_code why;
+  const bool folder = std::filesystem::is_directory(*model.path, why);
+  SLUICE_CHECK(!why, kConfig,
+               fmt::format("model.path: {}: {}; name a folder with config.json and safetensors, or "
+                           "a config.json alone",
+                           *model.path, why.message()));
   job.companions = checkpoint::read_companions(*model.path);
   job.decoder = shape::from_config(job.companions.config, fmt::format("{}: config", *model.path));
   const ModelInit usual = folder ? ModelInit::kPretrained : ModelInit::kRandom;

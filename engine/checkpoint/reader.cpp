@@ -60,8 +60,10 @@ Error no_weights(const std::filesystem::path& folder) {
                         "transformers and save it again as safetensors",
                         (folder / name).string())};
   }
-  return {Errc::kIo, fmt::format("{}: has no {}, and no {} of several files", folder.string(),
-                                 shard_name(0, 1), kIndexName)};
+  return {Errc::kIo,
+          fmt::format("{}: has no {}, and no {} of several files; is it what save_pretrained "
+                      "wrote?",
+                      folder.string(), shard_name(0, 1), kIndexName)};
 }
 
 }  // namespace
@@ -80,6 +82,10 @@ Reader::Reader(const std::filesystem::path& file_or_folder) : path_(file_or_fold
 }
 
 void Reader::add(const std::filesystem::path& path) {
+  std::error_code ignored;
+  SLUICE_CHECK(
+      !std::filesystem::exists(path, ignored) || std::filesystem::is_regular_file(path, ignored),
+      kFormat, fmt::format("{}: is no file that can be read", path.string()));
   files_.push_back(File::open(path));
   auto [entries, data] = read_header(files_.back());
   for (Entry& e : entries) {

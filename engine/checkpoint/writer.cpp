@@ -88,6 +88,7 @@ Writer::Writer(const shape::Model& model, DType dtype, const std::filesystem::pa
   const auto shards = shards_of(items_of(model, dtype), shard_size);
   for (const auto& shard : shards) total_ += shard.back().entry.end;
   check_free_space(folder_.path(), total_ + size_of(companions_) + kSpareSpace);
+  copy_files(companions_, folder_.path());  // now: the folder they are in may be gone at the end
 
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::string name = shard_name(i, shards.size());
@@ -177,7 +178,6 @@ void Writer::finish() {
   for (File& file : files_) file.sync();
   write_text(folder_.path() / "config.json", config_text());
   if (files_.size() > 1) write_text(folder_.path() / kIndexName, make_index(weights_, total_));
-  copy_files(companions_, folder_.path());
   files_.clear();
   folder_.publish();
   state_ = State::kFinished;

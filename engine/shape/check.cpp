@@ -32,9 +32,7 @@ class Checker {
 
   void heads() const {
     const std::string head_key = key(&Decoder::heads);
-    // Heads that may have a size of their own need not divide hidden when they have one.
-    const bool own_size = has_key(&Decoder::head_dim) && d_.head_dim != d_.hidden / d_.heads;
-    if (d_.hidden % d_.heads != 0 && !own_size) {
+    if (family_.heads_divide && d_.hidden % d_.heads != 0) {
       refuse(&Decoder::heads,
              fmt::format("{} does not divide {} = {}; choose a divisor, as {}", d_.heads,
                          key(&Decoder::hidden), d_.hidden, divisor_at_most(d_.hidden, d_.heads)));
@@ -74,11 +72,6 @@ class Checker {
     throw Error(Errc::kConfig,
                 fmt::format("{}.{}: {} is out of range; choose a number above {} and at most {}",
                             where_, name, value, above, most));
-  }
-
-  bool has_key(std::int64_t Decoder::*field) const {
-    return std::ranges::any_of(
-        family_.sizes, [&](const SizeKey& row) { return row.field == field && !row.key.empty(); });
   }
 
   std::string key(std::int64_t Decoder::*field) const {

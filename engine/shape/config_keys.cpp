@@ -158,8 +158,8 @@ void ConfigKeys::refuse_the_rest() const {
     if (known_.contains(key) || value.is_null()) continue;
     if (std::ranges::find(kHarmless, key) != std::end(kHarmless)) continue;
     throw Error(Errc::kConfig,
-                fmt::format("{}.{}: {} is not understood, and may change the maths; remove the "
-                            "key (read here: {})",
+                fmt::format("{}.{}: {} is not built, and may change the maths; remove the "
+                            "key only if the weights were made without it (read here: {})",
                             where_, key, value.dump(), fmt::join(known_, ", ")));
   }
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/base/error.h"
 
 namespace sluice::shape {
@@ -14,7 +16,7 @@ std::int64_t hidden_over_heads(const Decoder& d) {
   return d.hidden / d.heads;
 }
 std::int64_t four_times_hidden(const Decoder& d) {
-  return 4 * d.hidden;
+  return 4 * std::min(d.hidden, std::int64_t{1} << 32);  // check() refuses more
 }
 // What transformers takes where config.json says nothing.
 template <std::int64_t kValue>
@@ -37,6 +39,7 @@ Family gpt2() {
   f.base.linear = LinearLayout::kInOut;
   f.activation_key = "activation_function";
   f.residual_init = ResidualInit::kOverSqrtTwiceLayers;
+  f.padding = false;
   f.sizes = {
       {"vocab_size", &Decoder::vocab},
       {"n_embd", &Decoder::hidden},
@@ -139,7 +142,7 @@ std::vector<SizeKey> sizes_like_llama(std::int64_t (*kv_heads)(const Decoder&),
                                       std::int64_t (*positions)(const Decoder&)) {
   std::vector<SizeKey> sizes = llama().sizes;
   for (SizeKey& row : sizes) {
-    if (row.field == &Decoder::kv_heads) row.absent = kv_heads;
+    if (row.field == &Decoder::kv_heads) row.absent = kv_heads, row.null = as_many_as_heads;
     if (row.field == &Decoder::head_dim) row.absent = head_dim;
     if (row.field == &Decoder::max_positions) row.absent = positions;
   }
@@ -149,6 +152,7 @@ std::vector<SizeKey> sizes_like_llama(std::int64_t (*kv_heads)(const Decoder&),
 Family mistral() {
   Family f = llama();
   f.model_type = "mistral";
+  f.heads_divide = false;
   f.architecture = "MistralForCausalLM";
   f.sizes = sizes_like_llama(usual<8>, hidden_over_heads, usual<131072>);
   f.flags = {{"tie_word_embeddings", &Decoder::tied_embeddings, false}};
@@ -160,6 +164,7 @@ Family mistral() {
 Family qwen2() {
   Family f = llama();
   f.model_type = "qwen2";
+  f.heads_divide = false;
   f.architecture = "Qwen2ForCausalLM";
   f.base.qkv_bias = true;
   f.sizes = sizes_like_llama(usual<32>, hidden_over_heads, usual<32768>);

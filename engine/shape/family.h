@@ -20,6 +20,8 @@ struct SizeKey {
   std::int64_t Decoder::*field;
   /// The value when the key is absent, from the fields of earlier rows; null: the key is required.
   std::int64_t (*absent)(const Decoder&) = nullptr;
+  /// The value when the key is there and null; null: as when it is absent.
+  std::int64_t (*null)(const Decoder&) = nullptr;
 };
 
 struct RealKey {
@@ -70,6 +72,8 @@ struct Family {
   std::vector<FixedKey> fixed;
   std::vector<std::string_view> dropouts;  ///< keys; trained without, after a warning
   WindowKey window;
+  bool padding = true;       ///< pad_token_id names a row of the embedding
+  bool heads_divide = true;  ///< hidden must be a multiple of the heads
   std::vector<TensorName> names;
 };
 

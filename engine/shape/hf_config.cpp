@@ -36,7 +36,8 @@ void read_sizes(ConfigKeys& keys, const Family& family, Decoder& d) {
   for (const SizeKey& row : family.sizes) {
     const auto given = row.key.empty() ? std::nullopt : keys.whole(row.key);
     if (!given && row.absent == nullptr) keys.missing(row.key);
-    d.*row.field = given ? *given : row.absent(d);
+    const bool null = keys.has(row.key) && row.null != nullptr;
+    d.*row.field = given ? *given : (null ? row.null : row.absent)(d);
     // Later rows divide by this one.
     if (d.*row.field < 1 && given) keys.refuse(row.key, *given, "write at least 1");
   }
@@ -51,6 +52,16 @@ void warn_of_dropout(ConfigKeys& keys, std::string_view key) {
   }
 }
 
+/// transformers gives the input row of this token no gradient.
+void warn_of_padding(ConfigKeys& keys) {
+  const auto token = keys.whole("pad_token_id");
+  if (!token || *token < 0) return;
+  log::warning(
+      fmt::format("{}.pad_token_id: {}: the embedding of this token is trained as any "
+                  "other; transformers leaves it as it is",
+                  keys.where(), *token));
+}
+
 /// Of the layers, how many have a window.
 std::int64_t layers_with_window(ConfigKeys& keys, const WindowKey& row, std::int64_t layers) {
   std::int64_t first = 0;
@@ -58,9 +69,18 @@ std::int64_t layers_with_window(ConfigKeys& keys, const WindowKey& row, std::int
     first = keys.whole(row.first_layer).value_or(row.first_layer_absent);
   }
   const json* types = keys.find("layer_types");
-  if (types == nullptr) return layers - std::clamp<std::int64_t>(first, 0, layers);
-  if (!types->is_array()) keys.refuse("layer_types", *types, "write a list");
-  return std::ranges::count(*types, json("sliding_attention"));
+  // As transformers: of a family whose layers are all alike the list says nothing.
+  if (types == nullptr || row.first_layer.empty()) {
+    return layers - std::clamp<std::int64_t>(first, 0, layers);
+  }
+  const auto windows = std::ranges::count(*types, json("sliding_attention"));
+  if (!types->is_array() || std::ssize(*types) != layers ||
+      windows + std::ranges::count(*types, json("full_attention")) != layers) {
+    keys.refuse(
+        "layer_types", *types,
+        fmt::format("write a list of {}, each full_attention or sliding_attention", layers));
+  }
+  return windows;
 }
 
 /// How far attention reaches back; 0: over all positions.
@@ -74,7 +94,6 @@ std::int64_t read_window(ConfigKeys& keys, const Family& family, const Decoder& 
   const bool none = keys.has(row.key) && !given;
   if (off || none || layers == 0) return 0;
   const std::int64_t window = given.value_or(row.absent);
-  if (window >= d.max_positions) return 0;
   if (layers != d.layers) {
     keys.refuse(row.key, window,
                 fmt::format("{} of {} layers have it; only a window of all layers is built", layers,
@@ -117,6 +136,7 @@ Decoder from_config(const json& values, std::string_view where) {
   for (const std::string_view key : family.dropouts) warn_of_dropout(keys, key);
   d.activation = read_activation(keys, family);
   d.window = read_window(keys, family, d);
+  if (family.padding) warn_of_padding(keys);
   if (d.positions == Positions::kRotary) d.rope = read_rope(keys, d.max_positions);
   keys.refuse_the_rest();
   check(d, where);

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/shape/init.h"
 
@@ -52,6 +53,12 @@ class Stored : public FirstValues {
       for (const shape::TensorSpec& tensor : segment.tensors) left.erase(locate(tensor));
     }
     for (const std::string& name : left) {
+      if (name == "lm_head.weight") {
+        log::warning(
+            fmt::format("{}: lm_head.weight is left alone: config.json says that the head "
+                        "is the embedding (tie_word_embeddings)",
+                        path_));
+      }
       SLUICE_CHECK(is_no_weight(name), kFormat,
                    fmt::format("{}: tensor '{}' belongs to no part of the {} that config.json "
                                "describes",
@@ -78,6 +85,10 @@ class Stored : public FirstValues {
                  fmt::format("{}: has no tensor '{}' of shape [{}], which config.json asks for",
                              path_, tensor.name, fmt::join(tensor.shape, ", ")));
     const checkpoint::Entry& entry = reader_.entry(name);
+    constexpr std::array<std::string_view, 3> kRead = {"F32", "BF16", "F16"};
+    SLUICE_CHECK(std::ranges::find(kRead, entry.dtype) != kRead.end(), kFormat,
+                 fmt::format("{}: tensor '{}' is {}; only F32, BF16 and F16 are read: convert it",
+                             path_, name, entry.dtype));
     SLUICE_CHECK(entry.shape == tensor.shape, kFormat,
                  fmt::format("{}: tensor '{}' has shape [{}], config.json asks for [{}]", path_,
                              name, fmt::join(entry.shape, ", "), fmt::join(tensor.shape, ", ")));

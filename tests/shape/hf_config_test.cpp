@@ -137,6 +137,24 @@ TEST(FromConfig, FamiliesHaveTheirOwnDefaults) {
   values.erase("num_key_value_heads");
   values["num_attention_heads"] = 8;
   EXPECT_EQ(from_config(values).kv_heads, 8);
+  values["num_attention_heads"] = 16;
+  EXPECT_EQ(from_config(with(values, "num_key_value_heads", nullptr)).kv_heads, 16);
+}
+
+TEST(FromConfig, HeadsDivideHiddenWhereTransformersAsksForIt) {
+  json values = with(with(qwen3(), "hidden_size", 70), "head_dim", 16);
+  EXPECT_EQ(from_config(values).hidden, 70);
+  values["model_type"] = "llama";
+  expect_refused(values, {"model.config.num_attention_heads", "does not divide hidden_size = 70"});
+}
+
+TEST(FromConfig, SaysThatPaddingIsTrained) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(from_config(with(qwen3(), "pad_token_id", 7)), from_config(qwen3()));
+  EXPECT_EQ(from_config(with(gpt2(), "pad_token_id", 7)), from_config(gpt2()));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("model.config.pad_token_id: 7"), std::string::npos) << said;
+  EXPECT_EQ(said.find("pad_token_id"), said.rfind("pad_token_id")) << said;
 }
 
 TEST(FromConfig, ReadsHowFarAttentionReachesBack) {
@@ -156,7 +174,8 @@ TEST(FromConfig, ReadsHowFarAttentionReachesBack) {
   values["model_type"] = "mistral";
   values.erase("use_sliding_window");
   EXPECT_EQ(from_config(values).window, 128);
-  EXPECT_EQ(from_config(with(values, "sliding_window", 256)).window, 0);  // over all positions
+  EXPECT_EQ(from_config(with(values, "sliding_window", 256)).window, 256);
+  EXPECT_EQ(from_config(with(values, "layer_types", {"full_attention"})).window, 128);
   EXPECT_EQ(from_config(with(values, "sliding_window", nullptr)).window, 0);
   expect_refused(with(values, "sliding_window", 0), {"model.config.sliding_window", "at least 1"});
   values.erase("sliding_window");
