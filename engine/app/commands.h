@@ -1,6 +1,7 @@
 /// The verbs of the command line. They throw sluice::Error.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,14 @@ enum class DryRun { kNo, kYes };
 
 /// `sluice train FILE [key=value...] [--dry-run]`; the process exit code.
 int train(const std::string& file, const std::vector<std::string>& overrides, DryRun dry_run);
+
+/// `sluice eval FILE [key=value...]`: the loss of the run's first weights on data.valid.
+void evaluate(const std::string& file, const std::vector<std::string>& overrides);
+
+/// `sluice data samples FILE [key=value...]`: samples of data.train as lines of JSON, after one on
+/// all of them (engine/data/inspect.h).
+void print_samples(const std::string& file, const std::vector<std::string>& overrides,
+                   std::int64_t first, std::int64_t count);
 
 /// `sluice config show FILE [key=value...]`: every value of the run, defaults included.
 void show_config(const std::string& file, const std::vector<std::string>& overrides);

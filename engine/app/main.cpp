@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <exception>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ struct Arguments {
   std::string file;
   std::vector<std::string> overrides;
   bool dry_run = false;
+  std::int64_t first = 0;
+  std::int64_t count = 4;
 };
 
 void add_file(CLI::App& verb, Arguments& arguments) {
@@ -86,12 +89,24 @@ int run(int argc, char** argv) {
   add_file(*train, arguments);
   train->add_flag("--dry-run", arguments.dry_run, "say whether and how it fits, and stop");
 
+  CLI::App* eval = app.add_subcommand(
+      "eval", "the loss of a run's first weights on data.valid, without training");
+  add_file(*eval, arguments);
+
   CLI::App* config = app.add_subcommand("config", "look at run files");
   config->require_subcommand(1);
   CLI::App* show = config->add_subcommand("show", "every value of a run");
   add_file(*show, arguments);
   CLI::App* schema = config->add_subcommand("schema", "JSON Schema of the run file, for editors");
   CLI::App* reference = config->add_subcommand("reference", "every key, as docs/config.md");
+
+  CLI::App* data = app.add_subcommand("data", "look at what a run trains on");
+  data->require_subcommand(1);
+  CLI::App* samples = data->add_subcommand(
+      "samples", "samples as lines of JSON; `./sluice data inspect` shows them as text");
+  add_file(*samples, arguments);
+  samples->add_option("--from", arguments.first, "the first one, from 0");
+  samples->add_option("--samples", arguments.count, "how many");
 
   CLI::App* test = app.add_subcommand("test", "run the tests, as ./sluice test [CTEST ARGUMENTS]");
   test->allow_extras();
@@ -119,6 +134,10 @@ int run(int argc, char** argv) {
     return cli::train(arguments.file, arguments.overrides, cli::DryRun::kNo);
   }
   if (train->parsed()) cli::train(arguments.file, arguments.overrides, cli::DryRun::kYes);
+  if (eval->parsed()) cli::evaluate(arguments.file, arguments.overrides);
+  if (samples->parsed()) {
+    cli::print_samples(arguments.file, arguments.overrides, arguments.first, arguments.count);
+  }
   if (show->parsed()) cli::show_config(arguments.file, arguments.overrides);
   if (schema->parsed()) cli::print_schema();
   if (reference->parsed()) cli::print_reference();

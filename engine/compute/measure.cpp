@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/host_memory.h"
 #include "engine/compute/model_ops.h"
+#include "engine/schedule/batch.h"
 #include "engine/schedule/catalog.h"
 #include "engine/tensor/process.h"
 
@@ -61,6 +63,17 @@ std::vector<Bytes> sizes_of(Operand name, const Setup& setup, const shape::Block
   }
 }
 
+/// Rows of one document each; or, where there may be several, of the two that need most memory: the
+/// longest there can be beside another.
+void fill_positions(std::span<std::int64_t> buffer, const Setup& setup) {
+  const std::span<std::int64_t> positions = schedule::batch_of(buffer).positions;
+  const auto seq = static_cast<std::size_t>(setup.seq_len);
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    const bool last = setup.documents && i % seq == seq - 1;
+    positions[i] = last ? 0 : static_cast<std::int64_t>(i % seq);
+  }
+}
+
 OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Scratch& scratch) {
   OpBytes op;
   op.id = id;
@@ -69,6 +82,9 @@ OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Scrat
     for (const Bytes bytes : sizes_of(spec.name, setup, block)) {
       op.bind(spec.name, scratch.take(bytes));
     }
+  }
+  if (op.has(Operand::kBatch)) {
+    fill_positions(op.values<std::int64_t>(Operand::kBatch), setup);
   }
   return op;
 }

@@ -10,6 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/model/blocks.h"
+#include "engine/schedule/batch.h"
 #include "engine/tensor/allocator.h"
 #include "engine/tensor/view.h"
 
@@ -135,23 +136,27 @@ struct Call {
     return model::kept_views(decoder(), setup.micro_batch_tokens(), setup.compute,
                              op[Operand::kKept].data());
   }
-  at::Tensor tokens() const { return ids(0); }
-  at::Tensor targets() const { return ids(setup.micro_batch_tokens()); }
-  at::Tensor ids(std::int64_t first) const {
-    return tensor::view_int64(op.values<std::int64_t>(Operand::kBatch).data() + first,
-                              {setup.micro_batch_size, setup.seq_len});
+  schedule::Batch batch() const {
+    return schedule::batch_of(op.values<std::int64_t>(Operand::kBatch));
   }
-  double loss_scale() const { return 1.0 / static_cast<double>(setup.tokens_per_step()); }
+  at::Tensor tokens() const { return ids(batch().tokens); }
+  at::Tensor targets() const { return ids(batch().targets); }
+  at::Tensor positions() const { return ids(batch().positions); }
+  at::Tensor ids(std::span<std::int64_t> of) const {
+    return tensor::view_int64(of.data(), {setup.micro_batch_size, setup.seq_len});
+  }
+  double loss_scale() const { return 1.0 / static_cast<double>(batch().program_targets); }
   void report(double loss) const { op.values<double>(Operand::kLoss).front() = loss; }
 
   void run() const {
     switch (op.id) {
       case OpId::kEmbedForward:
-        return model::embed_forward(decoder(), weights(), tokens(), output());
+        return model::embed_forward(decoder(), weights(), tokens(), positions(), output());
       case OpId::kLayerForward:
-        return model::layer_forward(decoder(), weights(), input(), output());
+        return model::layer_forward(decoder(), weights(), positions(), input(), output());
       case OpId::kLayerForwardKeep:
-        return model::layer_forward_keep(decoder(), weights(), input(), output(), kept());
+        return model::layer_forward_keep(decoder(), weights(), positions(), input(), output(),
+                                         kept());
       case OpId::kHeadTrain: {
         Gradients grads = gradients();
         report(model::head_train(decoder(), weights(), input(), targets(), loss_scale(),
@@ -165,19 +170,19 @@ struct Call {
                 .loss_sum);
       case OpId::kLayerBackward: {
         Gradients grads = gradients();
-        model::layer_backward(decoder(), weights(), input(), output_gradient(), grads,
+        model::layer_backward(decoder(), weights(), positions(), input(), output_gradient(), grads,
                               input_gradient());
         return grads.check_complete();
       }
       case OpId::kLayerBackwardKept: {
         Gradients grads = gradients();
-        model::layer_backward_kept(decoder(), weights(), input(), output_gradient(), kept(), grads,
-                                   input_gradient());
+        model::layer_backward_kept(decoder(), weights(), positions(), input(), output_gradient(),
+                                   kept(), grads, input_gradient());
         return grads.check_complete();
       }
       case OpId::kEmbedBackward: {
         Gradients grads = gradients();
-        model::embed_backward(decoder(), tokens(), output_gradient(), grads);
+        model::embed_backward(decoder(), tokens(), positions(), output_gradient(), grads);
         return grads.check_complete();
       }
       default:

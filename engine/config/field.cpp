@@ -73,16 +73,23 @@ std::vector<Field> data_fields() {
                               {"tokens", DataFormat::kTokens},
                               {"text", DataFormat::kText}}),
           "What the files hold: token ids, or text, of which each byte is a token. auto takes "
-          "files that end in .bin for token ids and all others for text",
+          "files that end in .bin or .npy for token ids and all others for text",
           &C::data, &D::format),
       key("data.token_dtype",
           choice<TokenDType>({{"auto", TokenDType::kAuto},
                               {"uint16", TokenDType::kUint16},
                               {"uint32", TokenDType::kUint32}}),
-          "The type of a token id in token files. auto takes uint16 when the vocabulary fits in "
-          "it, else uint32",
+          "The type of a token id in files that do not say it. auto takes uint16 when the "
+          "vocabulary fits in it, else uint32",
           &C::data, &D::token_dtype),
       key("data.seq_len", whole(1, 1 << 24), "Tokens per sample", &C::data, &D::seq_len),
+      key("data.packing", boolean(),
+          "Where files hold documents (docs/data.md): true lets several share a sample, without "
+          "sight of each other; false gives each a sample of its own, filled up with padding",
+          &C::data, &D::packing),
+      key("data.mask_prompt", boolean(),
+          "Where files say which tokens count: true trains on these alone, false on all", &C::data,
+          &D::mask_prompt),
       key("data.shuffle", boolean(),
           "true visits the samples in a new random order in each epoch, false in the order of the "
           "files",

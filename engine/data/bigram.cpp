@@ -22,10 +22,6 @@ double count_of(const std::unordered_map<Key, double>& counts, Key key) {
   return it == counts.end() ? 0.0 : it->second;
 }
 
-std::vector<std::int64_t> room_for_sample(const Dataset& data) {
-  return std::vector<std::int64_t>(static_cast<std::size_t>(data.seq_len()) + 1);
-}
-
 }  // namespace
 
 Bigram::Bigram(std::int64_t vocab) : vocab_(static_cast<double>(vocab)) {
@@ -33,11 +29,20 @@ Bigram::Bigram(std::int64_t vocab) : vocab_(static_cast<double>(vocab)) {
                fmt::format("a bigram model of {} tokens", vocab));
 }
 
-void Bigram::count(std::span<const std::int64_t> tokens) {
-  for (std::size_t i = 1; i < tokens.size(); ++i) {
-    pairs_[pair_key(tokens[i - 1], tokens[i])] += 1;
-    firsts_[tokens[i - 1]] += 1;
+void Bigram::count(const Sample& sample) {
+  for (std::size_t i = 0; i < sample.tokens.size(); ++i) {
+    if (sample.targets[i] == kNoTarget) continue;
+    pairs_[pair_key(sample.tokens[i], sample.targets[i])] += 1;
+    firsts_[sample.tokens[i]] += 1;
   }
+}
+
+double Bigram::nats(const Sample& sample) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < sample.tokens.size(); ++i) {
+    if (sample.targets[i] != kNoTarget) sum += nats(sample.tokens[i], sample.targets[i]);
+  }
+  return sum;
 }
 
 double Bigram::nats(std::int64_t token, std::int64_t next) const {
@@ -52,19 +57,21 @@ double bigram_loss(const Dataset& train, const Dataset& valid, std::int64_t samp
   SLUICE_CHECK(samples >= 1 && samples <= valid.samples(), kLogic,
                fmt::format("a loss over {} of {} samples", samples, valid.samples()));
   Bigram model(train.vocab());
-  std::vector<std::int64_t> seen = room_for_sample(train);
+  SampleBuffer sample(train.seq_len());
   for (std::int64_t k = 0; k < train.samples(); ++k) {
-    train.sample(k, seen);
-    model.count(seen);
+    train.sample(k, sample.view());
+    model.count(sample.view());
   }
 
   double sum = 0;
-  std::vector<std::int64_t> tokens = room_for_sample(valid);
+  std::int64_t targets = 0;
+  SampleBuffer held_out(valid.seq_len());
   for (std::int64_t k = 0; k < samples; ++k) {
-    valid.sample(k, tokens);
-    for (std::size_t i = 1; i < tokens.size(); ++i) sum += model.nats(tokens[i - 1], tokens[i]);
+    valid.sample(k, held_out.view());
+    sum += model.nats(held_out.view());
+    targets += valid.targets(k);
   }
-  return sum / (static_cast<double>(samples) * static_cast<double>(valid.seq_len()));
+  return sum / static_cast<double>(targets);
 }
 
 }  // namespace sluice::data

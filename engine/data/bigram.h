@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <unordered_map>
 
 #include "engine/data/dataset.h"
@@ -18,10 +17,12 @@ class Bigram {
   /// Ids are 0 to vocab - 1, which must fit 32 bits (kLogic).
   explicit Bigram(std::int64_t vocab);
 
-  /// Counts every pair of neighbours in `tokens`.
-  void count(std::span<const std::int64_t> tokens);
+  /// Counts every token that has a target, with it.
+  void count(const Sample& sample);
   /// The surprise at `next` after `token`, in nats: -ln P.
   double nats(std::int64_t token, std::int64_t next) const;
+  /// Summed over the targets.
+  double nats(const Sample& sample) const;
 
  private:
   double vocab_;

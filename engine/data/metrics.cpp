@@ -52,6 +52,7 @@ std::string to_json(const StepRecord& record) {
       {"lr", record.lr},
       {"seconds", record.seconds},
       {"tokens", record.tokens},
+      {"targets", record.targets},
       {"clip", record.clip},
       {"skipped", record.skipped},
       {"bound", record.bound},

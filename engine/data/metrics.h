@@ -26,13 +26,14 @@ struct StepRecord {
   double loss = 0;         ///< nats per target token
   double gnorm = 0;        ///< before clipping
   double lr = 0;
-  double seconds = 0;       ///< between the last ops of this step and of the one before
-  double mean_seconds = 0;  ///< smoothed, for the eta: MeanSeconds; 0 = not known
-  std::int64_t tokens = 0;  ///< target tokens of this step
-  double clip = 1;          ///< the factor on the gradient
-  bool skipped = false;     ///< the update was not applied
-  std::string bound;        ///< the busiest lane; may be empty
-  double bound_share = 0;   ///< of the step, 0 to 1
+  double seconds = 0;        ///< between the last ops of this step and of the one before
+  double mean_seconds = 0;   ///< smoothed, for the eta: MeanSeconds; 0 = not known
+  std::int64_t tokens = 0;   ///< places of this step's samples, padding too
+  std::int64_t targets = 0;  ///< of them, those whose target counts
+  double clip = 1;           ///< the factor on the gradient
+  bool skipped = false;      ///< the update was not applied
+  std::string bound;         ///< the busiest lane; may be empty
+  double bound_share = 0;    ///< of the step, 0 to 1
   std::vector<LaneShare> lanes;
   std::optional<double> valid_loss;
   Bytes cpu_bytes = 0;

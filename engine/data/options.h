@@ -17,6 +17,8 @@ struct DataOptions {
   DataFormat format = DataFormat::kAuto;       ///< auto: .bin is tokens, anything else text
   TokenDType token_dtype = TokenDType::kAuto;  ///< auto: uint16 when the vocabulary fits in it
   std::int64_t seq_len = 1024;
+  bool packing = true;      ///< several documents may share a sample
+  bool mask_prompt = true;  ///< where a token set has a mask: only what it marks counts
   bool shuffle = true;
 };
 

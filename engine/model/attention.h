@@ -17,11 +17,6 @@ Linear attention_output(const shape::Decoder& decoder);
 /// Of queries and of keys, over each head; none where a model has no such norms.
 std::vector<Norm> head_norms(const shape::Decoder& decoder);
 
-struct BatchShape {
-  std::int64_t batch;
-  std::int64_t seq;
-};
-
 /// What the heads saw and gave: with it the kernel's backward needs no forward. Heads lie side by
 /// side in each token.
 struct Attended {
@@ -31,12 +26,12 @@ struct Attended {
   at::Tensor logsumexp_Nh;  ///< fp32, of each head's scores
 };
 
-/// Drops `n_NH`, its normed input, as soon as it has been used.
+/// Drops `n_NH`, its normed input, as soon as it has been used. Positions: as in blocks.h.
 Attended attend(const shape::Decoder& decoder, const ParamSource& params, at::Tensor n_NH,
-                BatchShape shape);
+                const at::Tensor& positions_BS);
 /// Returns the gradient of `n_NH`, given the one of the context.
 at::Tensor attend_backward(const shape::Decoder& decoder, const ParamSource& params,
                            GradSink& grads, const at::Tensor& n_NH, Attended&& attended,
-                           BatchShape shape, const at::Tensor& dcontext_NQ);
+                           const at::Tensor& positions_BS, const at::Tensor& dcontext_NQ);
 
 }  // namespace sluice::model

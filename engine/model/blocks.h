@@ -20,26 +20,30 @@
 
 namespace sluice::model {
 
-/// Tokens are int64 in [0, vocab), no more of them in a row than there are learned positions.
+/// Tokens are int64 in [0, vocab), positions in [0, S) and below the learned ones.
 void embed_forward(const shape::Decoder& decoder, const ParamSource& params,
-                   const at::Tensor& tokens_BS, at::Tensor out_x_BSH);
-/// A row's gradient is the sum over its tokens in ascending position. Host memory only.
+                   const at::Tensor& tokens_BS, const at::Tensor& positions_BS,
+                   at::Tensor out_x_BSH);
+/// A row's gradient is the sum over its tokens in the order of the batch. Host memory only.
 void embed_backward(const shape::Decoder& decoder, const at::Tensor& tokens_BS,
-                    const at::Tensor& dx_BSH, GradSink& grads);
+                    const at::Tensor& positions_BS, const at::Tensor& dx_BSH, GradSink& grads);
 
+/// A token sees those of its document that stand before it: position 0 begins one (documents.h).
 void layer_forward(const shape::Decoder& decoder, const ParamSource& params,
-                   const at::Tensor& x_BSH, at::Tensor out_BSH);
+                   const at::Tensor& positions_BS, const at::Tensor& x_BSH, at::Tensor out_BSH);
 /// Recomputes what it needs of the forward (all but the last product).
 void layer_backward(const shape::Decoder& decoder, const ParamSource& params,
-                    const at::Tensor& x_BSH, const at::Tensor& dy_BSH, GradSink& grads,
-                    at::Tensor out_dx_BSH);
+                    const at::Tensor& positions_BS, const at::Tensor& x_BSH,
+                    const at::Tensor& dy_BSH, GradSink& grads, at::Tensor out_dx_BSH);
 
 /// The same pair for a layer that keeps its forward: the same bits. Forward fills `kept` whole.
 void layer_forward_keep(const shape::Decoder& decoder, const ParamSource& params,
-                        const at::Tensor& x_BSH, at::Tensor out_BSH, const KeptLayer& kept);
+                        const at::Tensor& positions_BS, const at::Tensor& x_BSH, at::Tensor out_BSH,
+                        const KeptLayer& kept);
 void layer_backward_kept(const shape::Decoder& decoder, const ParamSource& params,
-                         const at::Tensor& x_BSH, const at::Tensor& dy_BSH, KeptLayer kept,
-                         GradSink& grads, at::Tensor out_dx_BSH);
+                         const at::Tensor& positions_BS, const at::Tensor& x_BSH,
+                         const at::Tensor& dy_BSH, KeptLayer kept, GradSink& grads,
+                         at::Tensor out_dx_BSH);
 
 struct HeadResult {
   double loss_sum;  ///< cross entropy in nats, summed over the targets

@@ -6,8 +6,10 @@
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gt.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/logical_or.h>
 #include <ATen/ops/lt.h>
+#include <ATen/ops/max.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/reciprocal.h>
@@ -100,16 +102,18 @@ at::Tensor frequencies(const shape::Decoder& d, std::int64_t seq, at::TensorOpti
 
 }  // namespace
 
-Rotary make_rotary(const shape::Decoder& d, std::int64_t seq, at::Device device) {
-  const auto fp32 = at::TensorOptions(at::kFloat).device(device);
-  const at::Tensor position_S11 = at::arange(seq, fp32).view({seq, 1, 1});
-  const at::Tensor angle = at::mul(position_S11, frequencies(d, seq, fp32));
-  Rotary rotary{at::cos(angle), at::sin(angle)};
-  if (d.rope.attention_factor != 1) {
-    rotary.cos_S1P.mul_(d.rope.attention_factor);
-    rotary.sin_S1P.mul_(d.rope.attention_factor);
-  }
-  return rotary;
+Rotary make_rotary(const shape::Decoder& d, const at::Tensor& positions_BS) {
+  const auto fp32 = at::TensorOptions(at::kFloat).device(positions_BS.device());
+  const std::int64_t seq = at::max(positions_BS).item<std::int64_t>() + 1;
+  const at::Tensor angle_SP =
+      at::mul(at::arange(seq, fp32).view({seq, 1}), frequencies(d, seq, fp32));
+  const at::Tensor rows = positions_BS.view({-1});
+  const auto of_tokens = [&](const at::Tensor& table_SP) {
+    const at::Tensor taken = at::index_select(table_SP, 0, rows);
+    if (d.rope.attention_factor != 1) taken.mul_(d.rope.attention_factor);
+    return taken.view({positions_BS.size(0), positions_BS.size(1), 1, -1});
+  };
+  return {of_tokens(at::cos(angle_SP)), of_tokens(at::sin(angle_SP))};
 }
 
 at::Tensor rotate(const at::Tensor& x_BShD, const Rotary& rotary, Turn turn) {
@@ -118,13 +122,13 @@ at::Tensor rotate(const at::Tensor& x_BShD, const Rotary& rotary, Turn turn) {
   const at::Tensor second = x_BShD.narrow(3, pairs, pairs);
   at::Tensor out = at::empty(x_BShD.sizes(), x_BShD.options());
   // The fp32 cosines make these products fp32 in bf16 too.
-  at::Tensor out_first = at::mul(first, rotary.cos_S1P);
+  at::Tensor out_first = at::mul(first, rotary.cos_BS1P);
   const double sign = turn == Turn::kForward ? 1.0 : -1.0;
-  out_first.sub_(at::mul(second, rotary.sin_S1P), sign);
+  out_first.sub_(at::mul(second, rotary.sin_BS1P), sign);
   out.narrow(3, 0, pairs).copy_(out_first);
   out_first.reset();
-  at::Tensor out_second = at::mul(second, rotary.cos_S1P);
-  out_second.add_(at::mul(first, rotary.sin_S1P), sign);
+  at::Tensor out_second = at::mul(second, rotary.cos_BS1P);
+  out_second.add_(at::mul(first, rotary.sin_BS1P), sign);
   out.narrow(3, pairs, pairs).copy_(out_second);
   return out;
 }

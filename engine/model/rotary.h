@@ -10,13 +10,14 @@
 
 namespace sluice::model {
 
+/// Of each token of a batch.
 struct Rotary {
-  at::Tensor cos_S1P, sin_S1P;  ///< fp32, P = head_dim / 2 pairs
+  at::Tensor cos_BS1P, sin_BS1P;  ///< fp32, P = head_dim / 2 pairs
 };
 
 enum class Turn { kForward, kBack };
 
-Rotary make_rotary(const shape::Decoder& decoder, std::int64_t seq, at::Device device);
+Rotary make_rotary(const shape::Decoder& decoder, const at::Tensor& positions_BS);
 /// A new contiguous tensor; fp32 inside, rounded once. Turning back is the gradient of turning,
 /// also where the cosines are scaled.
 at::Tensor rotate(const at::Tensor& x_BShD, const Rotary& rotary, Turn turn);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/schedule/batch.h"
 #include "engine/shape/kept.h"
 
 namespace sluice::schedule {
@@ -189,7 +190,7 @@ Sizes sizes_of(const Setup& setup) {
   const auto hidden = static_cast<Bytes>(setup.model->decoder.hidden);
   return {
       .activation = round_up(tokens * hidden * size_of(setup.compute), kAlignment),
-      .batch = tokens * 2 * sizeof(std::int64_t),
+      .batch = batch_bytes(setup.micro_batch_tokens()),
       .kept = shape::kept_of(setup.model->decoder, setup.micro_batch_tokens(), setup.compute).bytes,
       .norms = norm_bytes(largest),
       .record = 256};

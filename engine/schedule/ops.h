@@ -50,7 +50,7 @@ enum class OpId : std::uint16_t {
 enum class Operand : std::uint8_t {
   kSource,  ///< of bytes that are moved as they are
   kTarget,
-  kBatch,           ///< tokens, then targets; int64 [B, S] each
+  kBatch,           ///< tokens, targets, positions: batch.h
   kWeights,         ///< of the block's segments, one buffer each, in their order
   kGradients,       ///< of those weights, likewise
   kInput,           ///< a block's, [B, S, hidden]

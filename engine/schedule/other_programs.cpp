@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "engine/schedule/programs.h"
 #include "engine/schedule/writer.h"
@@ -49,11 +50,14 @@ class Evaluation : public ProgramWriter {
   /// These micro-batches, block by block: streamed weights are fetched once for all of them.
   void sweep(int first, int end) {
     std::map<int, BufferId> batch, x;
-    for (int mb = first; mb < end; ++mb) batch[mb] = x[mb] = fetch_batch(mb);
+    for (int mb = first; mb < end; ++mb) batch[mb] = fetch_batch(mb);
     const int head = blocks() - 1;
     for (int b = 0; b < head; ++b) {
       const Buffers weights = fetch(block(b));
-      for (int mb = first; mb < end; ++mb) x[mb] = forward(b, weights, x[mb], mb);
+      for (int mb = first; mb < end; ++mb) {
+        const auto input = b == 0 ? std::nullopt : std::optional(x[mb]);
+        x[mb] = forward(b, weights, batch[mb], input, mb);
+      }
     }
     const Buffers weights = fetch(block(head));
     for (int mb = first; mb < end; ++mb) {

@@ -36,6 +36,7 @@ struct Setup {
   std::int64_t micro_batch_size = 1;  ///< sequences
   std::int64_t seq_len = 1;           ///< tokens
   std::int64_t micro_batches = 1;     ///< per step
+  bool documents = false;             ///< a row of a batch may hold several
   /// So many micro-batches go through the blocks together, so that streamed weights are fetched
   /// once for all of them. 1 is horizontal order, all is vertical order; the bits are the same.
   /// Before the plan: so many at most.

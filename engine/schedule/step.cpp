@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "engine/schedule/gradient_route.h"
@@ -59,9 +60,9 @@ class Step : public ProgramWriter {
     for (int b = 0; b < last_block(); ++b) {
       const Buffers weights = fetch(block(b));
       for (int mb = s.first; mb < s.end; ++mb) {
-        const BufferId input = b == 0 ? s.batch[mb] : s.x[mb];
+        const auto input = b == 0 ? std::nullopt : std::optional(s.x[mb]);
         s.x[mb] = setup_.keeps(b) ? forward_keeping(s, b, weights, mb)
-                                  : ProgramWriter::forward(b, weights, input, mb);
+                                  : ProgramWriter::forward(b, weights, s.batch[mb], input, mb);
         if (b + 1 < last_block()) s.saved[{b + 1, mb}] = save(b + 1, mb, s.x[mb]);
       }
     }
@@ -71,7 +72,12 @@ class Step : public ProgramWriter {
     const BufferId output = activation();
     const BufferId kept = s.kept[{b, mb}] = transient(catalog_.kept, catalog_.sizes.kept);
     compute(OpId::kLayerForwardKeep, b, mb,
-            {{kWeights, weights}, {kInput, s.x[mb]}, {kOutput, output}, {kKept, kept}}, 1);
+            {{kWeights, weights},
+             {kInput, s.x[mb]},
+             {kBatch, s.batch[mb]},
+             {kOutput, output},
+             {kKept, kept}},
+            1);
     return output;
   }
 
@@ -100,6 +106,7 @@ class Step : public ProgramWriter {
         const BufferId dy = std::exchange(s.dx[mb], activation());
         Bindings operands{{kWeights, weights},
                           {kInput, restore(b, mb, s.saved[{b, mb}])},
+                          {kBatch, s.batch[mb]},
                           {kOutputGradient, dy},
                           {kInputGradient, s.dx[mb]}};
         if (setup_.keeps(b)) {

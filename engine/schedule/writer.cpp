@@ -1,5 +1,7 @@
 #include "engine/schedule/writer.h"
 
+#include <utility>
+
 namespace sluice::schedule {
 
 using enum Operand;
@@ -59,11 +61,13 @@ void ProgramWriter::compute(OpId id, int b, int micro_batch, Bindings operands, 
      {.flops = forwards * forward});
 }
 
-BufferId ProgramWriter::forward(int b, const Buffers& weights, BufferId input, int micro_batch) {
-  const bool embeds = block(b).kind == shape::BlockKind::kEmbed;
+BufferId ProgramWriter::forward(int b, const Buffers& weights, BufferId batch,
+                                std::optional<BufferId> input, int micro_batch) {
   const BufferId output = activation();
-  compute(embeds ? OpId::kEmbedForward : OpId::kLayerForward, b, micro_batch,
-          {{kWeights, weights}, {embeds ? kBatch : kInput, input}, {kOutput, output}}, 1);
+  Bindings operands{{kWeights, weights}, {kBatch, batch}, {kOutput, output}};
+  if (input) operands.emplace_back(kInput, *input);
+  compute(input ? OpId::kLayerForward : OpId::kEmbedForward, b, micro_batch, std::move(operands),
+          1);
   return output;
 }
 

@@ -62,9 +62,9 @@ class ProgramWriter {
   Buffers fetch(const shape::Block& block);
   /// The micro-batch's tokens and targets where the compute lane can read them.
   BufferId fetch_batch(int micro_batch);
-  /// A forward of the embedding (`input`: a batch) or of a layer that leaves nothing but its
-  /// output.
-  BufferId forward(int block, const Buffers& weights, BufferId input, int micro_batch);
+  /// A forward of the embedding (without `input`) or of a layer that leaves nothing but its output.
+  BufferId forward(int block, const Buffers& weights, BufferId batch, std::optional<BufferId> input,
+                   int micro_batch);
   /// An op of a block on the compute lane; `forwards`: its work, in the block's forwards.
   void compute(OpId id, int block, int micro_batch, Bindings operands, double forwards);
 

@@ -36,6 +36,13 @@ std::optional<nvme::Store> open_store(const Job& job, Bytes bytes,
       speeds, job.hooks.wrap_queue);
 }
 
+std::optional<checkpoint::Writer> open_writer(const Job& job, const shape::Model& model) {
+  if (!job.saves) return std::nullopt;
+  return std::make_optional<checkpoint::Writer>(model, job.final_dtype,
+                                                std::filesystem::path(job.folder) / "final",
+                                                job.shard_size, job.companions);
+}
+
 /// All that a drive may be read into or written from: the host's memory.
 std::vector<std::span<std::byte>> reached_by_drives(const memory::SlotMemory& memory,
                                                     schedule::Sharing sharing) {
@@ -67,16 +74,15 @@ Session::Assembly::Assembly(Session& s)
     : session(s),
       rules{s.job_.optimizer, s.job_.scheduler, s.job_.train, s.steps_},
       sampler(s.train_.samples(), s.job_.seed, order_of(s.job_.data.shuffle)),
-      batches(s.train_, s.valid_data(), sampler, s.setup_.micro_batch_size, s.setup_.micro_batches),
+      batches(s.train_, s.valid_data(), sampler, s.setup_.micro_batch_size, s.setup_.micro_batches,
+              s.evaluation_batches()),
       optimizer(s.job_.cpu_adam),
       store(open_store(s.job_, s.plan_.planned[index(Tier::kNvme)], s.drive_speeds_)),
       ledger(s.plan_.limits.tiers),
       memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
       host(s.setup_, s.plan_.catalog.routes, rules, *s.first_values_, batches, optimizer),
-      writer(*s.setup_.model, s.job_.final_dtype,
-             (std::filesystem::path(s.job_.folder) / "final").string(), s.job_.shard_size,
-             s.job_.companions),
-      conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer) {
+      writer(open_writer(s.job_, *s.setup_.model)),
+      conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer ? &*writer : nullptr) {
   first_touch(memory, s.plan_.catalog.tags, s.stream_, optimizer);
   if (store) store->enrol(reached_by_drives(memory, s.setup_.sharing));
   const auto& workspace = s.plan_.catalog.residents->info(s.plan_.catalog.workspace);

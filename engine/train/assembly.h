@@ -40,7 +40,7 @@ struct Session::Assembly {
   memory::Ledger ledger;
   memory::SlotMemory memory;
   HostOps host;
-  checkpoint::Writer writer;
+  std::optional<checkpoint::Writer> writer;  ///< where weights are saved
   Conductor conductor;
   std::optional<Trace> ring;  ///< only where a profile asks for it
   Trace* trace = nullptr;     ///< where spans go: the hook's, else the ring, else nowhere

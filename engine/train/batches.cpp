@@ -1,24 +1,42 @@
 #include "engine/train/batches.h"
 
-#include <algorithm>
-#include <vector>
-
 namespace sluice::train {
+namespace {
 
-void Batches::load(Tag tag, std::int64_t micro_batch, std::span<std::int64_t> tokens,
-                   std::span<std::int64_t> targets) const {
-  const bool evaluation = tag.kind == Tag::Kind::kEvaluation;
-  const data::Dataset& data = evaluation ? *valid_ : train_;
-  const auto seq = static_cast<std::size_t>(data.seq_len());
-  std::vector<std::int64_t> sample(seq + 1);
+bool is_evaluation(Tag tag) {
+  return tag.kind == Tag::Kind::kEvaluation;
+}
+
+}  // namespace
+
+const data::Dataset& Batches::data(Tag tag) const {
+  return is_evaluation(tag) ? *valid_ : train_;
+}
+
+std::int64_t Batches::sample(Tag tag, std::int64_t n) const {
+  if (is_evaluation(tag)) return n;
+  const std::int64_t drawn = tag.step * micro_batches_ * micro_batch_size_ + n;
+  return sampler_.at(static_cast<std::uint64_t>(drawn));
+}
+
+void Batches::load(Tag tag, std::int64_t micro_batch, schedule::Batch into) const {
+  const auto seq = static_cast<std::size_t>(data(tag).seq_len());
   for (std::int64_t b = 0; b < micro_batch_size_; ++b) {
-    const std::int64_t in_program = micro_batch * micro_batch_size_ + b;
-    const std::int64_t drawn = tag.step * micro_batches_ * micro_batch_size_ + in_program;
-    data.sample(evaluation ? in_program : sampler_.at(static_cast<std::uint64_t>(drawn)), sample);
     const std::size_t at = static_cast<std::size_t>(b) * seq;
-    std::copy_n(sample.begin(), seq, tokens.begin() + static_cast<std::ptrdiff_t>(at));
-    std::copy_n(sample.begin() + 1, seq, targets.begin() + static_cast<std::ptrdiff_t>(at));
+    data(tag).sample(sample(tag, micro_batch * micro_batch_size_ + b),
+                     {into.tokens.subspan(at, seq), into.targets.subspan(at, seq),
+                      into.positions.subspan(at, seq)});
   }
+  into.program_targets = targets(tag);
+}
+
+std::int64_t Batches::targets(Tag tag) const {
+  const std::int64_t micro_batches = is_evaluation(tag) ? evaluated_ : micro_batches_;
+  std::int64_t sum = 0;
+  for (std::int64_t n = 0; n < micro_batches * micro_batch_size_; ++n) {
+    sum += data(tag).targets(sample(tag, n));
+  }
+  return sum;
 }
 
 }  // namespace sluice::train

@@ -4,37 +4,46 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <span>
 
 #include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
+#include "engine/schedule/batch.h"
 #include "engine/train/op_bytes.h"
 
 namespace sluice::train {
 
+/// A training step draws the next samples of the sampler, an evaluation the first ones of the
+/// validation data, in order.
 class Batches {
  public:
-  /// `valid` may be null; then no evaluation program is run.
+  /// `valid` may be null; then no evaluation program is run, and `evaluated` is 0. In
+  /// micro-batches.
   Batches(const data::Dataset& train, const data::Dataset* valid, const data::Sampler& sampler,
-          std::int64_t micro_batch_size, std::int64_t micro_batches)
+          std::int64_t micro_batch_size, std::int64_t micro_batches, std::int64_t evaluated)
       : train_(train),
         valid_(valid),
         sampler_(sampler),
         micro_batch_size_(micro_batch_size),
-        micro_batches_(micro_batches) {}
+        micro_batches_(micro_batches),
+        evaluated_(evaluated) {}
 
-  /// Fills tokens and targets, each [B, S]. A training step draws the next samples of the sampler,
-  /// an evaluation the first ones of the validation data, in order.
-  void load(Tag tag, std::int64_t micro_batch, std::span<std::int64_t> tokens,
-            std::span<std::int64_t> targets) const;
+  void load(Tag tag, std::int64_t micro_batch, schedule::Batch into) const;
+
+  /// Of all micro-batches of the program: what its losses are divided by. Known before any of
+  /// them is loaded.
+  std::int64_t targets(Tag tag) const;
 
  private:
+  const data::Dataset& data(Tag tag) const;
+  /// The index in data() of the program's n-th sample.
+  std::int64_t sample(Tag tag, std::int64_t n) const;
+
   const data::Dataset& train_;
   const data::Dataset* valid_;
   const data::Sampler& sampler_;
   std::int64_t micro_batch_size_;
   std::int64_t micro_batches_;
+  std::int64_t evaluated_;
 };
 
 }  // namespace sluice::train

@@ -76,8 +76,8 @@ Ticket Conductor::write(const OpContext& context, const OpBytes& op) {
 void Conductor::save(const OpBytes& op) {
   const auto& chunk = setup_.chunks[static_cast<std::size_t>(op.where.segment)]
                                    [static_cast<std::size_t>(op.where.chunk)];
-  writer_.write(op.where.segment, chunk.first_elem,
-                op.values<const float>(Operand::kState).first(chunk.elems));
+  writer_->write(op.where.segment, chunk.first_elem,
+                 op.values<const float>(Operand::kState).first(chunk.elems));
 }
 
 }  // namespace sluice::train

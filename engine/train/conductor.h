@@ -20,7 +20,7 @@ class Conductor : public executor::Handler {
   /// All must outlive this. `stream` is the one that measured the ops: LibTorch keeps its thread
   /// settings per thread.
   Conductor(const schedule::Setup& setup, const memory::SlotMemory& memory, HostOps& host,
-            Compute& compute, gpu::Stream& stream, checkpoint::Writer& writer)
+            Compute& compute, gpu::Stream& stream, checkpoint::Writer* writer)
       : setup_(setup),
         memory_(memory),
         host_(host),
@@ -47,7 +47,7 @@ class Conductor : public executor::Handler {
   HostOps& host_;
   Compute& compute_;
   gpu::Stream& stream_;         // of compute
-  checkpoint::Writer& writer_;  // of the final program's ops
+  checkpoint::Writer* writer_;  // of the final program's ops; null: there are none
   gpu::Stream h2d_;             // towards the device
   gpu::Stream d2h_;             // back; apart, because the link carries both ways at once
   std::atomic<Bytes> nvme_read_{0};

@@ -105,9 +105,8 @@ cpu_adam::Gradient HostOps::gradient(const OpBytes& op) const {
 }
 
 void HostOps::load_batch(const OpBytes& op) const {
-  const auto both = op.values<std::int64_t>(Operand::kBatch);
-  const std::size_t tokens = both.size() / 2;
-  batches_.load(Tag::unpack(op.tag), op.where.micro_batch, both.first(tokens), both.last(tokens));
+  batches_.load(Tag::unpack(op.tag), op.where.micro_batch,
+                schedule::batch_of(op.values<std::int64_t>(Operand::kBatch)));
 }
 
 void HostOps::init_state(const OpBytes& op) const {
@@ -155,13 +154,14 @@ void HostOps::decide(const OpBytes& op) {
   for (const auto of_micro_batch : op.all(Operand::kLoss)) {
     loss += OpBytes::as<double>(of_micro_batch).front();
   }
-  loss /= static_cast<double>(setup_.tokens_per_step());
+  const Tag tag = Tag::unpack(op.tag);
+  const std::int64_t targets = batches_.targets(tag);
+  loss /= static_cast<double>(targets);
   std::vector<std::span<const double>> norms;
   for (const auto of_segment : op.all(Operand::kNorms)) {
     norms.push_back(OpBytes::as<const double>(of_segment));
   }
   const double gnorm = cpu_adam::global_norm(norms);
-  const Tag tag = Tag::unpack(op.tag);
 
   record = {};
   record.step = tag.step;
@@ -195,7 +195,7 @@ void HostOps::decide(const OpBytes& op) {
     control.skipped_in_row = 0;
   }
   const std::lock_guard lock(mutex_);
-  steps_[tag.step] = {loss, gnorm, lr, clip, !record.applied};
+  steps_[tag.step] = {loss, gnorm, lr, clip, !record.applied, targets};
 }
 
 void HostOps::adam(const OpBytes& op) const {
@@ -222,12 +222,14 @@ void HostOps::adam(const OpBytes& op) const {
 }
 
 void HostOps::report_loss(const OpBytes& op) {
-  const auto losses = op.all(Operand::kLoss);
+  const Tag tag = Tag::unpack(op.tag);
   double loss = 0;
-  for (const auto of_micro_batch : losses) loss += OpBytes::as<double>(of_micro_batch).front();
-  loss /= static_cast<double>(losses.size()) * static_cast<double>(setup_.micro_batch_tokens());
+  for (const auto of_micro_batch : op.all(Operand::kLoss)) {
+    loss += OpBytes::as<double>(of_micro_batch).front();
+  }
+  loss /= static_cast<double>(batches_.targets(tag));
   const std::lock_guard lock(mutex_);
-  evaluations_[Tag::unpack(op.tag).step] = loss;
+  evaluations_[tag.step] = loss;
 }
 
 StepResult HostOps::take_step(std::int64_t step) {

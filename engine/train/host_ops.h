@@ -25,6 +25,7 @@ struct StepResult {
   double lr = 0;
   double clip = 1;
   bool skipped = false;
+  std::int64_t targets = 0;  ///< of all its micro-batches
 };
 
 /// How the numbers of a step are decided.

@@ -62,6 +62,7 @@ struct Job {
   memory::Options tiers;
   nvme::Options aio;
   cpu_adam::Options cpu_adam;
+  bool saves = true;   ///< false: only for Session::evaluate(), which writes no weights
   std::string folder;  ///< of the run; `final/` and, without tiers.nvme.paths, `nvme/` come here
   std::function<void(const data::StepRecord&)> on_step;  ///< in order, on the caller's thread
   /// Above 0 (a signal's number): no more programs are begun, and the run ends without weights when

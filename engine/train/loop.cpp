@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/memory/resident.h"
 #include "engine/train/account.h"
@@ -129,6 +130,7 @@ class Session::Loop {
     record.clip = result.clip;
     record.skipped = result.skipped;
     record.tokens = s_.setup_.tokens_per_step();
+    record.targets = result.targets;
     record.seconds = to_seconds(finished.end - last_.end);
     mean_.add(record.seconds);
     record.mean_seconds = mean_.value();
@@ -183,7 +185,7 @@ class Session::Loop {
   void save() {
     a_.driver->append(s_.plan_.programs.final, Tag{}.pack());
     settle(0);
-    a_.writer.finish();
+    a_.writer->finish();
   }
 
   Session& s_;
@@ -199,6 +201,18 @@ class Session::Loop {
   Bytes read_ = 0;
   Bytes written_ = 0;
 };
+
+double Session::evaluate() {
+  SLUICE_CHECK(plan_.programs.evaluation != nullptr, kConfig,
+               "there is nothing to evaluate on: set data.valid");
+  ::malloc_trim(0);
+  Assembly assembly(*this);
+  const Tag evaluation{Tag::Kind::kEvaluation, 0};
+  assembly.driver->append(plan_.programs.init, Tag{}.pack());
+  assembly.driver->append(plan_.programs.evaluation, evaluation.pack());
+  assembly.driver->wait(0);
+  return assembly.host.take_evaluation(evaluation.step);
+}
 
 Outcome Session::run() {
   // What measuring took goes back before the pools are filled: both at once would be the peak.

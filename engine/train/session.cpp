@@ -44,11 +44,17 @@ data::Dataset open_data(const Job& job, const char* key, const std::vector<std::
   }
 }
 
+/// How its documents were packed; nothing of a stream.
+std::string describe(const char* key, const data::Dataset& data) {
+  if (data.documents() == nullptr) return {};
+  return fmt::format("{}: {}\n", key, data.documents()->describe(data.seq_len()));
+}
+
 std::optional<data::Dataset> open_valid(const Job& job, const data::Dataset& train) {
   if (job.data.valid.empty()) return std::nullopt;
   data::Dataset valid = open_data(job, "data.valid", job.data.valid);
   const auto kind = [](const data::Dataset& data) {
-    return fmt::format("{} is {}", data.files().front().path,
+    return fmt::format("{} is {}", data.files().front().ids.path(),
                        data.is_text() ? "text" : "token ids");
   };
   SLUICE_CHECK(valid.is_text() == train.is_text(), kConfig,
@@ -58,7 +64,7 @@ std::optional<data::Dataset> open_valid(const Job& job, const data::Dataset& tra
   return valid;
 }
 
-schedule::Setup write_setup(const Job& job) {
+schedule::Setup write_setup(const Job& job, bool documents) {
   schedule::Setup setup = schedule::make_setup(shape::make_model(job.decoder), job.homes);
   setup.sharing = gpu::device().unified && job.tiers.gpu.unified == memory::Unified::kAuto
                       ? schedule::Sharing::kUnified
@@ -68,6 +74,7 @@ schedule::Setup write_setup(const Job& job) {
   setup.micro_batch_size = *job.train.train_micro_batch_size_per_gpu;
   setup.seq_len = job.data.seq_len;
   setup.micro_batches = *job.train.gradient_accumulation_steps;
+  setup.documents = documents;
   setup.sweep = setup.streams_params() ? setup.micro_batches : 1;
   SLUICE_CHECK(setup.homes.recompute != schedule::Recompute::kNone || setup.may_keep(), kConfig,
                "activation_checkpointing.policy: none keeps what every layer's forward computed, "
@@ -114,7 +121,7 @@ Session::Session(const Job& job)
       train_(open_data(job_, "data.train", job_.data.train)),
       valid_(open_valid(job_, train_)),
       steps_(count_steps(job_.train, train_)),
-      setup_(write_setup(job_)),
+      setup_(write_setup(job_, train_.documents() != nullptr || (valid_ && valid_->documents()))),
       stream_("compute") {
   SLUICE_CHECK(setup_.seq_len <= setup_.model->decoder.max_positions ||
                    setup_.model->decoder.positions == shape::Positions::kRotary,
@@ -189,7 +196,7 @@ void Session::check_disks(Bytes stored) const {
       if (nvme::filesystem_of(paths[i]).device == disk.device) shared += shares[i];
     }
   }
-  const Bytes weights = setup_.model->parameters() * size_of(job_.final_dtype);
+  const Bytes weights = job_.saves ? setup_.model->parameters() * size_of(job_.final_dtype) : 0;
   nvme::check_file_size(job_.folder, weights);
   const Bytes need = weights + kSmallFiles + shared;
   SLUICE_CHECK(
@@ -239,11 +246,13 @@ std::string Session::report() const {
   return fmt::format(
       "model: {} parameters in {} segments, {} chunks of the optimizer, up to {} of state\n"
       "first weights: {}\n"
+      "{}"
       "step: {} x {} sequences of {} tokens, {} in all, {} steps\n"
       "workspace: {} measured, {} for workers\n{}{}{}",
       setup_.model->parameters(), setup_.model->segments.size(), setup_.chunk_count(),
       format_bytes(largest),
       job_.weights.empty() ? fmt::format("drawn from seed {}", job_.seed) : job_.weights,
+      describe("data.train", train_) + (valid_ ? describe("data.valid", *valid_) : ""),
       setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len, setup_.tokens_per_step(),
       steps_, format_bytes(workspace_.main), format_bytes(workspace_.side),
       plan::report(plan_, job_.tiers.nvme.endurance), checks_.empty() ? "" : "\n", checks_);

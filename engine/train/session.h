@@ -43,6 +43,10 @@ class Session {
   /// Samples of one evaluation.
   std::int64_t evaluation_samples() const;
 
+  /// The mean loss over the validation data (evaluation_samples() of it) with the first weights, in
+  /// nats per target. Allocates the tiers; writes nothing but the nvme tier. Once, instead of
+  /// run().
+  double evaluate();
   /// Allocates the tiers, trains, and writes `final/` unless it was asked to stop. Once.
   Outcome run();
 

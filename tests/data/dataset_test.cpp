@@ -22,9 +22,18 @@ class DatasetFiles : public Folder {
     made.seq_len = seq_len;
     return made;
   }
+  /// The tokens of a stream's sample, its last target at the end.
   static Ids sample(const Dataset& data, std::int64_t k) {
-    Ids tokens(static_cast<std::size_t>(data.seq_len()) + 1);
-    data.sample(k, tokens);
+    SampleBuffer buffer(data.seq_len());
+    const Sample view = buffer.view();
+    data.sample(k, view);
+    Ids tokens(view.tokens.begin(), view.tokens.end());
+    tokens.push_back(view.targets.back());
+    EXPECT_TRUE(std::equal(tokens.begin() + 1, tokens.end(), view.targets.begin()));
+    for (std::size_t i = 0; i < view.positions.size(); ++i) {
+      EXPECT_EQ(view.positions[i], static_cast<std::int64_t>(i));
+    }
+    EXPECT_EQ(data.targets(k), data.seq_len());
     return tokens;
   }
 };
@@ -108,9 +117,14 @@ TEST_F(DatasetFiles, OneSampleMoreThanTheTailIsAllOrNothing) {
 }
 
 TEST_F(DatasetFiles, FormatsThatAreNeitherTextNorTokensAreRefusedByName) {
-  for (const char* name : {"a.npy", "a.jsonl", "a.gz"}) {
+  for (const char* name : {"a.npz", "a.mask", "a.gz"}) {
     write(name, "abcdef");
     expect_error(Errc::kConfig, {name, "data.format: text"},
+                 [&] { Dataset(options(2), {path(name)}, 256); });
+  }
+  for (const char* name : {"a.jsonl", "a.json", "a.parquet"}) {
+    write(name, "abcdef");
+    expect_error(Errc::kConfig, {name, "sluice data tokenize", "data.format: text"},
                  [&] { Dataset(options(2), {path(name)}, 256); });
   }
   DataOptions text = options(2);
@@ -179,11 +193,11 @@ TEST_F(DatasetFiles, MoreFilesThanDescriptorsAreFine) {
 TEST_F(DatasetFiles, MisuseIsRefused) {
   write("a.txt", "abcdef");
   const Dataset data(options(2), {path("a.txt")}, 256);
-  Ids two(2);
-  Ids three(3);
-  expect_error(Errc::kLogic, {"2 places"}, [&] { data.sample(0, two); });
-  expect_error(Errc::kLogic, {"sample 2"}, [&] { data.sample(2, three); });
-  expect_error(Errc::kLogic, {"sample -1"}, [&] { data.sample(-1, three); });
+  SampleBuffer two(2);
+  SampleBuffer three(3);
+  expect_error(Errc::kLogic, {"3 places"}, [&] { data.sample(0, three.view()); });
+  expect_error(Errc::kLogic, {"sample 2"}, [&] { data.sample(2, two.view()); });
+  expect_error(Errc::kLogic, {"sample -1"}, [&] { data.sample(-1, two.view()); });
   expect_error(Errc::kConfig, {"data.seq_len"}, [&] { Dataset(options(0), {path("a.txt")}, 256); });
   constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
   expect_error(Errc::kConfig, {"hold 6"}, [&] { Dataset(options(kMost), {path("a.txt")}, 256); });

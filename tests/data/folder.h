@@ -3,12 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdint>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "tests/support/temp_folder.h"
+#include "tests/support/token_set.h"
 
 namespace sluice::data {
 
@@ -20,16 +19,9 @@ class Folder : public ::testing::Test {
     return folder_.write(name, text);
   }
 
-  /// Little-endian, whatever the machine.
   template <class T>
   std::string write_ids(const std::string& name, const std::vector<T>& ids) const {
-    std::string bytes;
-    for (const T id : ids) {
-      for (std::size_t i = 0; i < sizeof(T); ++i) {
-        bytes += static_cast<char>(static_cast<std::make_unsigned_t<T>>(id) >> (8 * i) & 0xff);
-      }
-    }
-    return write(name, bytes);
+    return write(name, test::bytes_of(ids));
   }
 
  private:

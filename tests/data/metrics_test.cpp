@@ -22,6 +22,7 @@ StepRecord record(std::int64_t step) {
   made.lr = 3e-4;
   made.seconds = 1.5;
   made.tokens = 4096;
+  made.targets = 1500;
   made.bound = "nvme-write";
   made.bound_share = 0.92;
   made.cpu_bytes = 49_GiB;
@@ -50,7 +51,7 @@ TEST(MetricsJson, HasEveryFieldAndOneLine) {
   full.skipped = true;
   EXPECT_EQ(to_json(full),
             R"({"step":120,"loss":2.5,"gnorm":0.75,"lr":0.0003,"seconds":1.5,"tokens":4096,)"
-            R"("clip":1.0,"skipped":true,"bound":"nvme-write","bound_share":0.92,)"
+            R"("targets":1500,"clip":1.0,"skipped":true,"bound":"nvme-write","bound_share":0.92,)"
             R"("cpu_bytes":52613349376,"gpu_bytes":0,"nvme_read_bytes":123456789012,)"
             R"("nvme_write_bytes":0,"nvme_write_total":0,"valid_loss":2.25})");
   EXPECT_FALSE(nlohmann::json::parse(to_json(record(1))).contains("valid_loss"));

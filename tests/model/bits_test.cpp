@@ -41,24 +41,25 @@ struct World {
     const std::vector<std::int64_t> sizes{kBatch, kSeq, d.hidden};
     tokens = random_tokens({kBatch, kSeq}, d.vocab, 1);
     targets = random_tokens({kBatch, kSeq}, d.vocab, 2);
+    positions = document_positions(kBatch, kSeq);
     for (at::Tensor* t : {&x, &y, &dx, &dy}) *t = poisoned(sizes, dtype, past_page);
   }
 
   const shape::Decoder d;
   BlockParams embed, layer, head;
-  at::Tensor tokens, targets, x, y, dx, dy;
+  at::Tensor tokens, targets, positions, x, y, dx, dy;
   double loss = 0.0;
 };
 
 using Op = void (*)(World&);
 constexpr Op kOps[] = {
-    [](World& w) { embed_forward(w.d, w.embed, w.tokens, w.x); },
-    [](World& w) { layer_forward(w.d, w.layer, w.x, w.y); },
+    [](World& w) { embed_forward(w.d, w.embed, w.tokens, w.positions, w.x); },
+    [](World& w) { layer_forward(w.d, w.layer, w.positions, w.x, w.y); },
     [](World& w) {
       w.loss = head_train(w.d, w.head, w.y, w.targets, 0.25, 70, w.head, w.dy).loss_sum;
     },
-    [](World& w) { layer_backward(w.d, w.layer, w.x, w.dy, w.layer, w.dx); },
-    [](World& w) { embed_backward(w.d, w.tokens, w.dx, w.embed); },
+    [](World& w) { layer_backward(w.d, w.layer, w.positions, w.x, w.dy, w.layer, w.dx); },
+    [](World& w) { embed_backward(w.d, w.tokens, w.positions, w.dx, w.embed); },
 };
 
 void expect_same(const World& a, const World& b) {
@@ -110,9 +111,10 @@ TEST_P(Bits, ALayerThatKeepsItsForwardGivesThoseOfOneThatRunsItAgain) {
   run(again);
   Keeper keeper(d, dtype);
   kOps[0](keeps);
-  layer_forward_keep(d, keeps.layer, keeps.x, keeps.y, keeper.views(d));
+  layer_forward_keep(d, keeps.layer, keeps.positions, keeps.x, keeps.y, keeper.views(d));
   kOps[2](keeps);
-  layer_backward_kept(d, keeps.layer, keeps.x, keeps.dy, keeper.views(d), keeps.layer, keeps.dx);
+  layer_backward_kept(d, keeps.layer, keeps.positions, keeps.x, keeps.dy, keeper.views(d),
+                      keeps.layer, keeps.dx);
   kOps[4](keeps);
   expect_same(keeps, again);
 }

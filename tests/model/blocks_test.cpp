@@ -25,10 +25,14 @@ double bound(at::ScalarType dtype) {
   return dtype == at::kFloat ? 3e-6 : 2e-2;
 }
 
-class Blocks : public ::testing::TestWithParam<std::tuple<std::string, at::ScalarType>> {
+using Case = std::tuple<std::string, at::ScalarType, bool>;
+
+class Blocks : public ::testing::TestWithParam<Case> {
  protected:
   const shape::Decoder d = decoder_named(std::get<0>(GetParam()));
   const at::ScalarType dtype = std::get<1>(GetParam());
+  const at::Tensor positions =
+      std::get<2>(GetParam()) ? document_positions(kBatch, kSeq) : plain_positions(kBatch, kSeq);
 
   at::Tensor random_x(std::uint64_t seed) const {
     return random({kBatch, kSeq, d.hidden}, dtype, seed);
@@ -53,13 +57,13 @@ TEST_P(Blocks, LayerAgreesWithPlainAutograd) {
   BlockParams params(d, BlockKind::kLayer, dtype);
   const at::Tensor x = random_x(1), dy = random_x(2);
   const at::Tensor out = poisoned_x(), dx = poisoned_x();
-  layer_forward(d, params, x, out);
-  layer_backward(d, params, x, dy, params, dx);
+  layer_forward(d, params, positions, x, out);
+  layer_backward(d, params, positions, x, dy, params, dx);
 
   const auto weights = params.for_reference();
   const at::Tensor ref_x = x.to(at::kDouble).clone().requires_grad_(true);
   const at::Tensor ref_dy = dy.to(at::kDouble);
-  const at::Tensor ref_out = reference::layer(d, weights, ref_x);
+  const at::Tensor ref_out = reference::layer(d, weights, positions, ref_x);
   EXPECT_LT(relative_error(out, ref_out), bound(dtype));
   EXPECT_LT(relative_error(
                 dx, torch::autograd::grad({ref_out}, {ref_x}, {ref_dy}, /*retain_graph=*/true)[0]),
@@ -71,11 +75,11 @@ TEST_P(Blocks, EmbeddingAgreesWithPlainAutograd) {
   BlockParams params(d, BlockKind::kEmbed, dtype);
   const at::Tensor tokens = random_tokens({kBatch, kSeq}, 40, 3);  // many twice, most never
   const at::Tensor dx = random_x(4), out = poisoned_x();
-  embed_forward(d, params, tokens, out);
-  embed_backward(d, tokens, dx, params);
+  embed_forward(d, params, tokens, positions, out);
+  embed_backward(d, tokens, positions, dx, params);
 
   const auto weights = params.for_reference();
-  const at::Tensor ref_out = reference::embed(d, weights, tokens);
+  const at::Tensor ref_out = reference::embed(d, weights, tokens, positions);
   EXPECT_LT(relative_error(out, ref_out), bound(dtype));
   expect_gradients(params, BlockKind::kEmbed, ref_out, weights, dx.to(at::kDouble));
 }
@@ -118,12 +122,14 @@ TEST_P(Blocks, AMicroBatchWithoutTargetsHasNoLossAndNoGradient) {
 }
 
 std::string name_of(const ::testing::TestParamInfo<Blocks::ParamType>& info) {
-  return std::get<0>(info.param) + (std::get<1>(info.param) == at::kFloat ? "_fp32" : "_bf16");
+  return std::get<0>(info.param) + (std::get<1>(info.param) == at::kFloat ? "_fp32" : "_bf16") +
+         (std::get<2>(info.param) ? "_documents" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Decoders, Blocks,
                          ::testing::Combine(::testing::ValuesIn(decoder_names()),
-                                            ::testing::Values(at::kFloat, at::kBFloat16)),
+                                            ::testing::Values(at::kFloat, at::kBFloat16),
+                                            ::testing::Bool()),
                          name_of);
 
 }  // namespace

@@ -149,6 +149,20 @@ at::Tensor random(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t see
       .to(dtype);
 }
 
+at::Tensor plain_positions(std::int64_t batch, std::int64_t seq) {
+  return at::arange(seq).expand({batch, seq}).contiguous();
+}
+
+at::Tensor document_positions(std::int64_t batch, std::int64_t seq) {
+  at::Tensor positions = plain_positions(batch, seq);
+  for (std::int64_t row = 0; row < batch; ++row) {
+    const std::int64_t begin = seq * (row + 1) / (batch + 2);
+    positions[row].slice(0, begin) -= begin;
+    positions[row].slice(0, begin + 1) -= 1;  // after a document of one token
+  }
+  return positions;
+}
+
 at::Tensor random_tokens(at::IntArrayRef sizes, std::int64_t vocab, std::uint64_t seed) {
   return at::randint(0, vocab, sizes, at::detail::createCPUGenerator(seed),
                      at::TensorOptions(at::kLong));

@@ -47,6 +47,9 @@ class BlockParams : public ParamSource, public GradSink {
 };
 
 at::Tensor random(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t seed);
+/// Rows that are one document each, and rows of several, the shortest of one token.
+at::Tensor plain_positions(std::int64_t batch, std::int64_t seq);
+at::Tensor document_positions(std::int64_t batch, std::int64_t seq);
 at::Tensor random_tokens(at::IntArrayRef sizes, std::int64_t vocab, std::uint64_t seed);
 
 /// |a - b| / |b|, in the 2-norm. NaN anywhere in `a` gives NaN, which is below no bound.

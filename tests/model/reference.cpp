@@ -26,12 +26,12 @@ at::Tensor linear(const shape::Decoder& d, const Weights& w, Role weight, Role b
 }
 
 // x cos + rotate_half(x) sin, written over whole heads as transformers does.
-at::Tensor rope(const shape::Decoder& d, const at::Tensor& x_BhSD) {
+at::Tensor rope(const shape::Decoder& d, const at::Tensor& positions, const at::Tensor& x_BhSD) {
   const auto fp32 = at::TensorOptions(at::kFloat);
   const at::Tensor inverse =
       1.0 / at::pow(d.rope.theta, at::arange(0, d.head_dim, 2, fp32) / double(d.head_dim));
-  const at::Tensor angle = at::outer(at::arange(x_BhSD.size(2), fp32), inverse);
-  const at::Tensor both = at::cat({angle, angle}, 1);
+  const at::Tensor angle = positions.to(at::kFloat).unsqueeze(-1) * inverse;
+  const at::Tensor both = at::cat({angle, angle}, -1).unsqueeze(1);
   const auto halves = x_BhSD.chunk(2, -1);
   const at::Tensor rotated = at::cat({-halves[1], halves[0]}, -1);
   return x_BhSD * both.cos().to(at::kDouble) + rotated * both.sin().to(at::kDouble);
@@ -41,7 +41,8 @@ at::Tensor heads_first(const shape::Decoder& d, const at::Tensor& t) {
   return t.view({t.size(0), t.size(1), -1, d.head_dim}).transpose(1, 2);
 }
 
-at::Tensor attention(const shape::Decoder& d, const Weights& w, const at::Tensor& n) {
+at::Tensor attention(const shape::Decoder& d, const Weights& w, const at::Tensor& positions,
+                     const at::Tensor& n) {
   at::Tensor q, k, v;
   if (d.fused_qkv) {
     const at::Tensor all = linear(d, w, Role::kQkvWeight, Role::kQkvBias, n);
@@ -61,14 +62,17 @@ at::Tensor attention(const shape::Decoder& d, const Weights& w, const at::Tensor
     };
     q = normed(q, Role::kQNormGain), k = normed(k, Role::kKNormGain);
   }
-  if (d.positions == shape::Positions::kRotary) q = rope(d, q), k = rope(d, k);
+  if (d.positions == shape::Positions::kRotary)
+    q = rope(d, positions, q), k = rope(d, positions, k);
   k = k.repeat_interleave(d.heads / d.kv_heads, 1);
   v = v.repeat_interleave(d.heads / d.kv_heads, 1);
   const std::int64_t seq = n.size(1);
   at::Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(double(d.head_dim));
   at::Tensor unseen = at::ones({seq, seq}, at::kBool).triu(1);
   if (d.window > 0) unseen = unseen.logical_or(at::ones({seq, seq}, at::kBool).tril(-d.window));
-  scores = scores.masked_fill(unseen, -INFINITY).softmax(-1);
+  const at::Tensor document = positions.eq(0).cumsum(1);
+  const at::Tensor others = document.unsqueeze(1).ne(document.unsqueeze(2)).unsqueeze(1);
+  scores = scores.masked_fill(others, -INFINITY).masked_fill(unseen, -INFINITY).softmax(-1);
   const at::Tensor out = at::matmul(scores, v).transpose(1, 2);
   return linear(d, w, Role::kOutWeight, Role::kOutBias,
                 out.reshape({n.size(0), seq, d.heads * d.head_dim}));
@@ -98,17 +102,20 @@ at::Tensor mlp(const shape::Decoder& d, const Weights& w, const at::Tensor& n) {
 
 }  // namespace
 
-at::Tensor embed(const shape::Decoder& d, const Weights& w, const at::Tensor& tokens) {
+at::Tensor embed(const shape::Decoder& d, const Weights& w, const at::Tensor& tokens,
+                 const at::Tensor& positions) {
   at::Tensor x = at::embedding(w.at(Role::kTokenEmbedding), tokens);
   if (d.positions == shape::Positions::kLearned) {
-    x = x + w.at(Role::kPositionEmbedding).slice(0, 0, tokens.size(1));
+    x = x + at::embedding(w.at(Role::kPositionEmbedding), positions);
   }
   return x;
 }
 
-at::Tensor layer(const shape::Decoder& d, const Weights& w, const at::Tensor& x) {
+at::Tensor layer(const shape::Decoder& d, const Weights& w, const at::Tensor& positions,
+                 const at::Tensor& x) {
   const at::Tensor mid =
-      x + attention(d, w, norm(d, w, Role::kAttentionNormGain, Role::kAttentionNormBias, x));
+      x +
+      attention(d, w, positions, norm(d, w, Role::kAttentionNormGain, Role::kAttentionNormBias, x));
   return mid + mlp(d, w, norm(d, w, Role::kMlpNormGain, Role::kMlpNormBias, mid));
 }
 

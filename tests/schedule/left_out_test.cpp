@@ -133,6 +133,10 @@ std::set<AccessKind> always_implied() {
   std::set<AccessKind> kinds = {
       // The embedding's forward has read it before, its backward reads it after, on one stream.
       {OpId::kHeadTrain, kRead, Operand::kBatch},
+      {OpId::kLayerForward, kRead, Operand::kBatch},
+      {OpId::kLayerForwardKeep, kRead, Operand::kBatch},
+      {OpId::kLayerBackward, kRead, Operand::kBatch},
+      {OpId::kLayerBackwardKept, kRead, Operand::kBatch},
       // Kept layers have resident weights: their forward has read them, and no update comes before
       // the gradients that this op writes.
       {OpId::kLayerBackwardKept, kRead, Operand::kWeights},

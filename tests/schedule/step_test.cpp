@@ -128,6 +128,7 @@ TEST_P(Step, GivesEachBlockTheOutputOfTheOneBefore) {
       const Op op =
           of(keeps ? OpId::kLayerForwardKeep : OpId::kLayerForward, block.segments[0], mb);
       EXPECT_EQ(buffer_of(op, Operand::kInput), x);
+      EXPECT_EQ(buffer_of(op, Operand::kBatch), batch);
       inputs[block.segments[0]] = x;
       x = buffer_of(op, Operand::kOutput);
     }
@@ -140,6 +141,7 @@ TEST_P(Step, GivesEachBlockTheOutputOfTheOneBefore) {
       const bool keeps = kept && b != 1;
       const Op op = of(keeps ? OpId::kLayerBackwardKept : OpId::kLayerBackward, s, mb);
       EXPECT_EQ(origin(step, buffer_of(op, Operand::kInput)), inputs.at(s));
+      EXPECT_EQ(buffer_of(op, Operand::kBatch), batch);
       EXPECT_EQ(buffer_of(op, Operand::kOutputGradient), dx);
       if (keeps) {
         const Op forward = of(OpId::kLayerForwardKeep, s, mb);

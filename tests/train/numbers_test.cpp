@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "engine/checkpoint/reader.h"
 #include "engine/data/sampler.h"
 #include "engine/shape/init.h"
+#include "tests/support/token_set.h"
 #include "tests/train/tiny_run.h"
 
 namespace sluice::train {
@@ -46,8 +48,13 @@ struct Update {
 struct Sightings {
   std::map<ChunkId, Floats> initial;  // state
   std::map<UpdateId, Update> updates;
-  std::map<BatchId, std::vector<std::int64_t>> batches;  // tokens, then targets
+  std::map<BatchId, std::vector<std::int64_t>> batches;  // as batch.h has them
   std::map<BatchId, double> losses;
+  std::int32_t micro_batches(Tag::Kind kind, std::int64_t step) const {
+    return static_cast<std::int32_t>(std::ranges::count_if(losses, [&](const auto& seen) {
+      return std::get<0>(seen.first) == kind && std::get<1>(seen.first) == step;
+    }));
+  }
   std::optional<std::int64_t> spoiled_step;  // it gets an infinite loss, and finite gradients
 };
 
@@ -131,17 +138,40 @@ class Numbers : public testing::Test {
     };
   }
 
-  /// tokens, then targets, as a batch has them.
+  /// Tokens, targets, positions, and the targets of the whole program.
   static std::vector<std::int64_t> batch_of(const data::Dataset& data,
-                                            const std::vector<std::int64_t>& samples) {
-    std::vector<std::int64_t> tokens, targets, sample(14);
+                                            const std::vector<std::int64_t>& samples,
+                                            std::int64_t micro_batches) {
+    std::vector<std::int64_t> tokens, targets, positions;
     for (const std::int64_t k : samples) {
-      data.sample(k, sample);
-      tokens.insert(tokens.end(), sample.begin(), sample.end() - 1);
-      targets.insert(targets.end(), sample.begin() + 1, sample.end());
+      data::SampleBuffer buffer(13);
+      data.sample(k, buffer.view());
+      const auto add = [](auto& all, auto of_sample) {
+        all.insert(all.end(), of_sample.begin(), of_sample.end());
+      };
+      add(tokens, buffer.view().tokens);
+      add(targets, buffer.view().targets);
+      add(positions, buffer.view().positions);
     }
     tokens.insert(tokens.end(), targets.begin(), targets.end());
+    tokens.insert(tokens.end(), positions.begin(), positions.end());
+    tokens.push_back(micro_batches * kTokens);
     return tokens;
+  }
+
+  /// Of all batches of a program: how many targets there are, and what each batch says of that.
+  std::int64_t targets_of(Tag::Kind kind, std::int64_t step, std::int32_t micro_batches) const {
+    std::int64_t count = 0;
+    std::set<std::int64_t> said;
+    for (std::int32_t mb = 0; mb < micro_batches; ++mb) {
+      const std::vector<std::int64_t>& batch = seen_.batches.at({kind, step, mb});
+      said.insert(batch.back());
+      for (std::int64_t i = 0; i < kTokens; ++i) {
+        count += batch[static_cast<std::size_t>(kTokens + i)] >= 0 ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(said, std::set<std::int64_t>{count});
+    return count;
   }
 
   /// The sum over micro-batches, in order.
@@ -190,16 +220,45 @@ TEST_F(Numbers, StepsDrawTheNextSamplesAndEvaluationsTheFirstOfTheValidationData
     for (std::int32_t mb = 0; mb < kMicroBatches; ++mb, ++batches) {
       const std::int64_t first = sampler.at(position++);
       const std::int64_t second = sampler.at(position++);
-      EXPECT_EQ(seen_.batches.at({Tag::Kind::kStep, step, mb}), batch_of(train, {first, second}));
+      EXPECT_EQ(seen_.batches.at({Tag::Kind::kStep, step, mb}),
+                batch_of(train, {first, second}, kMicroBatches));
     }
   }
   for (const std::int64_t step : {1, 3, 4}) {  // after every other one, and at the end
     for (std::int32_t mb = 0; mb < kEvaluated; ++mb, ++batches) {
       EXPECT_EQ(seen_.batches.at({Tag::Kind::kEvaluation, step, mb}),
-                batch_of(valid, {2 * mb, 2 * mb + 1}));
+                batch_of(valid, {2 * mb, 2 * mb + 1}, kEvaluated));
     }
   }
   EXPECT_EQ(seen_.batches.size(), batches);
+}
+
+TEST_F(Numbers, OfDocumentsALossIsTheMeanOverTheTargetsOfItsProgram) {
+  for (const char* name : {"train", "valid"}) {
+    std::vector<std::int64_t> ends;
+    std::string mask;
+    for (std::int64_t end = 3; end <= 400; end += 3 + end % 7) ends.push_back(end);
+    for (std::int64_t i = 0; i < ends.back(); ++i) mask += static_cast<char>(i % 5 > 1 ? 1 : 0);
+    test::write_token_set(folder_, name, std::vector<std::uint16_t>(mask.size(), 5), ends, mask);
+  }
+  job_.data.train = {folder_ / "train.bin"};
+  job_.data.valid = {folder_ / "valid.bin"};
+  const Observed run = observe(job_);
+  ASSERT_EQ(run.records.size(), static_cast<std::size_t>(kSteps));
+  std::set<std::int64_t> different;
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    const data::StepRecord& record = run.records[static_cast<std::size_t>(step)];
+    const std::int64_t targets = targets_of(Tag::Kind::kStep, step, kMicroBatches);
+    different.insert(targets);
+    EXPECT_EQ(record.targets, targets);
+    EXPECT_EQ(record.loss, loss_of(Tag::Kind::kStep, step, kMicroBatches) / double(targets));
+    if (!record.valid_loss) continue;
+    const std::int32_t evaluated = seen_.micro_batches(Tag::Kind::kEvaluation, step);
+    ASSERT_GT(evaluated, 1);
+    EXPECT_EQ(*record.valid_loss, loss_of(Tag::Kind::kEvaluation, step, evaluated) /
+                                      double(targets_of(Tag::Kind::kEvaluation, step, evaluated)));
+  }
+  EXPECT_GT(different.size(), 1U);
 }
 
 TEST_F(Numbers, ALossIsTheMeanOverTheTokensOfItsProgram) {
