@@ -16,7 +16,7 @@ class Places:
     """Where the files of a set go: PREFIX.bin, PREFIX.json, ..."""
 
     def __init__(self, prefix):
-        prefix = prefix.removesuffix(".bin")
+        self.prefix = prefix = prefix.removesuffix(".bin")
         self.folder, self.name = os.path.split(prefix)
         self.folder = self.folder or "."
         if not self.name or self.name in (".", ".."):
@@ -26,7 +26,7 @@ class Places:
             raise BadOptions(f"-o {prefix}: {self.folder} is no folder; make it first")
 
     def path(self, part):
-        return os.path.join(self.folder, self.name + part)
+        return self.prefix + part
 
     def refuse_to_replace(self, sources, force):
         there = [self.path(part) for part in PARTS if os.path.lexists(self.path(part))]

@@ -163,7 +163,7 @@ class Options(Case):
         for part in ("bin", "documents", "mask", "json"):
             with self.subTest(part=part):
                 pathlib.Path(f"out.{part}").touch()
-                self.assertIn(f"./out.{part} is there already", self.refused(2, "a.jsonl"))
+                self.assertIn(f"out.{part} is there already", self.refused(2, "a.jsonl"))
                 os.unlink(f"out.{part}")
 
     def test_an_input_is_never_replaced(self):
@@ -244,7 +244,7 @@ class Processes(Case):
         process = self.start("a.jsonl", *self.options, preexec_fn=limit)
         out, err = process.communicate()
         self.assertEqual((process.returncode, out), (4, ""))
-        self.assertIn("sluice: cannot write ./out.bin and its companions: File too large", err)
+        self.assertIn("sluice: cannot write out.bin and its companions: File too large", err)
         self.assertNotIn("Traceback", err)
         self.assertEqual(sorted(os.listdir()), before)
 

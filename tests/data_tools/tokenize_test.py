@@ -3,11 +3,14 @@ import hashlib
 import json
 import os
 import pathlib
+from unittest import mock
 
 import pyarrow
 import pyarrow.parquet
+from tokenizers import processors
 
 from tools import CHATML, END, EOS, MARKED, START, Case, TokenSet, byte_level, chat, save
+from records import read
 
 TWO_TURNS = chat(("system", "Be kind."), ("user", "Hello"), ("assistant", "I am fine."),
                  ("user", "the answer?"), ("assistant", "four"))
@@ -96,6 +99,18 @@ class Completions(Case):
         self.assertEqual(self.shown({"prompt": "", "completion": "Hello"}, model="bos"),
                          [f"{START}[Hello{EOS}]"])
 
+    def test_an_eos_that_the_tokenizer_adds_counts(self):
+        self.tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"$A {EOS}", special_tokens=[(EOS, self.tokenizer.token_to_id(EOS))])
+        save(self.folder / "ending", self.tokenizer)
+        self.assertEqual(self.shown({"prompt": "Hello", "completion": " there"}, model="ending"),
+                         [f"Hello[ there{EOS}]"])
+
+    def test_the_first_token_is_no_target(self):
+        self.assertEqual(self.shown({"prompt": "", "completion": "Hello there"}),
+                         [f"[Hello there{EOS}]"])
+        self.assertEqual(TokenSet().manifest["targets"], len(TokenSet().documents[0]) - 1)
+
     def test_messages_as_prompt_and_completion(self):
         turns = TWO_TURNS["messages"]
         shown = SHOWN.replace("[I am fine.<|im_end|>]", "I am fine.<|im_end|>")
@@ -165,6 +180,14 @@ class Files(Case):
         self.assertGreater(os.path.getsize("b.json"), 2 << 20)  # of several reads
         self.assertEqual(TokenSet().documents, lines.documents)
 
+    def test_an_array_that_is_read_in_pieces_of_any_size(self):
+        records = [{"text": "é\n😀", "a": None, "b": [True, -1.5e-7, {}]}, {"text": "\\"}]
+        pathlib.Path("a.json").write_text(json.dumps(records, indent=1))
+        for piece in range(1, 40):
+            with mock.patch("records.PIECE", piece):
+                self.assertEqual([(str(place), record) for place, record in read("a.json")],
+                                 list(zip(("a.json:2", "a.json:11"), records)))
+
     def test_a_json_file_of_lines(self):
         self.tokenize(self.write("a.json", {"text": "four"}, {"text": "fine"}))
         self.assertEqual(len(TokenSet().documents), 2)
@@ -175,6 +198,12 @@ class Files(Case):
         pyarrow.parquet.write_table(table, "a.parquet", row_group_size=256)
         self.tokenize("a.parquet")
         self.assertEqual(TokenSet().shown(self.tokenizer), [SHOWN] * 600)
+
+    def test_parquet_of_two_columns(self):
+        table = pyarrow.table({"n": [1], "prompt": ["Hello"], "completion": [" there"]})
+        pyarrow.parquet.write_table(table, "a.parquet")
+        self.tokenize("a.parquet")
+        self.assertEqual(TokenSet().shown(self.tokenizer), [f"Hello[ there{EOS}]"])
 
     def test_several_files_in_their_order(self):
         names = [self.write(f"{k}.jsonl", {"text": str(k)}) for k in (2, 0, 1)]
