@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# scripts/install.sh build|bench|lint|reference|transformers|fio ... - installs what is missing, and nothing that is there.
+# scripts/install.sh build|bench|data|lint|reference|transformers|fio ... - installs what is missing, and nothing that is there.
 #
 #   build      the compiler and libraries (apt), and LibTorch into .deps/libtorch
 #   bench      what `./sluice bench` needs of that (apt): a minute instead of several
+#   data       what `./sluice data tokenize` and `./sluice data inspect` need, in .deps/data (pip, 470 MB)
 #   lint       the tools of scripts/lint and .ci/run (apt)
 #   reference  PyTorch for tests/reference (apt; the product does not need it)
 #   transformers  Hugging Face transformers for tests/reference, in .deps/transformers (pip, 6 GB with
@@ -108,18 +109,24 @@ install_libtorch() {
   trap - EXIT
 }
 
-# Into a folder of its own: it needs a newer PyTorch than the system has.
-install_transformers() {
-  local pinned=$root/scripts/transformers-requirements.txt folder=$root/.deps/transformers
+# install_python NAME SIZE: what scripts/NAME-requirements.txt pins, into .deps/NAME with a Python of its
+# own. Only its `bin/python` is used: that still works after the folder is renamed, its scripts do not.
+install_python() {
+  local pinned=$root/scripts/$1-requirements.txt folder=$root/.deps/$1
   cmp -s "$pinned" "$folder/requirements.txt" && return
-  rm -rf "$folder"
   mkdir -p "$root/.deps"
-  say "downloading transformers and PyTorch (3 GB, once)"
-  { /usr/bin/python3 -m venv "$folder" &&
-    "$folder/bin/pip" install --disable-pip-version-check --no-cache-dir --no-input --quiet \
+  work=$(mktemp -d "$folder.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+  say "downloading the Python packages of scripts/$1-requirements.txt ($2 in .deps/$1, once)"
+  { /usr/bin/python3 -m venv "$work/new" &&
+    "$work/new/bin/python" -m pip install --disable-pip-version-check --no-cache-dir --no-input --quiet \
       --requirement "$pinned" >&2; } ||
-    refuse "transformers could not be installed; pip's reason stands above. Needs 6 GB in $root/.deps"
-  cp "$pinned" "$folder/requirements.txt"
+    refuse "they could not be installed; the reason stands above. They need $2 in $root/.deps"
+  cp "$pinned" "$work/new/requirements.txt"
+  if [[ -e $folder ]]; then mv "$folder" "$work/old"; fi
+  mv "$work/new" "$folder"
+  rm -rf "$work"
+  trap - EXIT
 }
 
 # note_installed NAME FILE...: .deps/NAME is what ./sluice compares at each start, so that it asks
@@ -132,7 +139,7 @@ note_installed() {
     mv ".deps/$name.new" ".deps/$name")
 }
 
-(($# > 0)) || refuse "usage: scripts/install.sh build|bench|lint|reference|transformers|fio ..."
+(($# > 0)) || refuse "usage: scripts/install.sh build|bench|data|lint|reference|transformers|fio ..."
 for what in "$@"; do
   case $what in
     build)
@@ -144,13 +151,18 @@ for what in "$@"; do
       install_packages "${bench_packages[@]}"
       note_installed installed-bench
       ;;
+    data)
+      install_packages python3 python3-venv
+      install_python data "470 MB"
+      note_installed installed-data scripts/data-requirements.txt
+      ;;
     lint) install_packages "${lint_packages[@]}" ;;
     reference) install_packages "${reference_packages[@]}" ;;
     transformers)
       install_packages python3 python3-venv
-      install_transformers
+      install_python transformers "6 GB"
       ;;
     fio) install_packages fio ;;
-    *) refuse "scripts/install.sh knows build, bench, lint, reference, transformers and fio, not '$what'" ;;
+    *) refuse "scripts/install.sh knows build, bench, data, lint, reference, transformers and fio, not '$what'" ;;
   esac
 done

@@ -1,0 +1,48 @@
+"""What ends a command, and the exit code that it ends with."""
+import contextlib
+import os
+import signal
+import sys
+
+
+class Failure(Exception):
+    """Its text says what was asked, what there was, and what to change."""
+    code = 1
+
+
+class BadOptions(Failure):
+    """The command line, or a folder that it names, is wrong."""
+    code = 2
+
+
+class BadData(Failure):
+    """An input cannot be read as what it is, or a file cannot be written."""
+    code = 4
+
+
+def say(text):
+    print(f"sluice: {text}", file=sys.stderr)
+
+
+def stopped(number, _frame):
+    sys.exit(128 + number)  # an exception, so that every `with` cleans up
+
+
+def run(command):
+    """Calls `command`, whose result is the exit code; a failure becomes a message and its code."""
+    signal.signal(signal.SIGTERM, stopped)
+    signal.signal(signal.SIGINT, stopped)
+    try:
+        code = command()
+        sys.stdout.flush()
+    except Failure as failure:
+        say(failure)
+        code = failure.code
+    except BrokenPipeError:  # `| head` has seen enough
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 128 + signal.SIGPIPE
+    except OSError as error:
+        say(f"{error.filename or 'input or output'}: {error.strerror or error}")
+        code = BadData.code
+    sys.exit(code)
