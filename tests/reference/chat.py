@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""A chat from JSONL to an answer: `data tokenize`, `data inspect`, `train`, and transformers generates
+with final/.
+
+usage: chat.py SLUICE_BINARY
+
+The model, made here, answers a question whose like it was trained on; the question is not in the data.
+Skipped (exit code 77) where transformers or the packages of scripts/data are not installed.
+"""
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import families
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+COLOURS, THINGS = ["red", "green", "blue", "black"], ["house", "dog", "tree", "boat", "lamp"]
+HELD_OUT = ("blue", "tree")
+TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+            "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+STEPS = 150
+
+
+def question(colour, thing):
+    return f"What colour is the {thing}? I painted it {colour}."
+
+
+def answer(colour, thing):
+    return f"The {thing} is {colour}."
+
+
+def make_chats():
+    rng = random.Random(1)
+    pairs = [(c, t) for c in COLOURS for t in THINGS if (c, t) != HELD_OUT]
+    for i in range(600):
+        colour, thing = rng.choice(pairs)
+        chat = [("user", question(colour, thing)), ("assistant", answer(colour, thing))]
+        if i % 3 == 0:
+            chat += [("user", "Are you sure?"), ("assistant", f"Yes, it is {colour}.")]
+        yield [{"role": role, "content": content} for role, content in chat]
+
+
+def make_model(folder, texts):
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    bpe.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=360, special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|im_end|>",
+                                                     pad_token="<|endoftext|>")
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, intermediate_size=172, max_position_embeddings=128,
+        bos_token_id=0, eos_token_id=tokenizer.eos_token_id)).save_pretrained(folder)
+
+
+def run(*command):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                          check=False)
+    if done.returncode != 0:
+        sys.exit(f"{command[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def data_tool(name, *arguments):
+    return run(ROOT / ".deps/data/bin/python3", ROOT / f"scripts/data/{name}_command.py", *arguments)
+
+
+def generated(folder, text):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    asked = tokenizer.apply_chat_template([{"role": "user", "content": text}], return_dict=True,
+                                          add_generation_prompt=True, return_tensors="pt")
+    ids = model.generate(**asked, max_new_tokens=20, do_sample=False)
+    return tokenizer.decode(ids[0][asked["input_ids"].shape[1]:], skip_special_tokens=True)
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    if not (ROOT / ".deps/data").exists():
+        print("skipped: scripts/install.sh data was not run")
+        sys.exit(77)
+    families.transformers.logging.set_verbosity_error()
+    families.transformers.logging.disable_progress_bar()
+    chats = list(make_chats())
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        (folder / "chat.jsonl").write_text(
+            "".join(json.dumps({"messages": chat}) + "\n" for chat in chats))
+        make_model(folder / "model", [turn["content"] for chat in chats for turn in chat])
+        data_tool("tokenize", folder / "chat.jsonl", "--model", folder / "model",
+                  "-o", folder / "chat")
+        (folder / "run.yaml").write_text(json.dumps({
+            "version": 1, "name": "chat", "output_dir": str(folder / "${name}"),
+            "model": {"path": str(folder / "model")},
+            "data": {"train": str(folder / "chat.bin"), "seq_len": 96},
+            "train": {"steps": STEPS, "train_micro_batch_size_per_gpu": 8},
+            "optimizer": {"lr": 4e-3}, "precision": {"compute": "fp32"},
+            "tiers": {"gpu": {"limit": "256MiB"}, "cpu": {"limit": "256MiB"}}}))
+        shown = data_tool("inspect", folder / "run.yaml", "--samples", 2)
+        run(sys.argv[1], "train", folder / "run.yaml")
+        said = generated(folder / "chat" / "final", question(*HELD_OUT))
+    learned = chats[0][1]["content"]
+    print(f"asked {question(*HELD_OUT)!r}, it says {said!r}")
+    if f"«{learned}<|im_end|>»" not in shown:
+        sys.exit(f"data inspect does not mark what the assistant says:\n{shown}")
+    if said != answer(*HELD_OUT):
+        sys.exit(f"it should say {answer(*HELD_OUT)!r}")
+
+
+if __name__ == "__main__":
+    main()
