@@ -12,23 +12,47 @@
 namespace sluice::data {
 namespace {
 
-std::int64_t count_targets(const TokenRow& row, const Piece& piece) {
-  std::vector<std::uint8_t> counts(static_cast<std::size_t>(piece.places));
-  row.read_counts(piece.first + 1, counts);
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
-
-bool any_mask(const TokenRow& row) {
-  return std::ranges::any_of(row.files(), [](const auto& file) { return !file.mask.empty(); });
-}
+constexpr std::int64_t kBlock = 1 << 20;
 
 }  // namespace
+
+/// Counts marks from the first token on, block by block: documents are many, and short.
+class Documents::Marks {
+ public:
+  explicit Marks(const TokenRow& row) : row_(row) {}
+
+  /// Of tokens from `from` on, no earlier than in the call before.
+  std::int32_t count(std::int64_t from, std::int64_t tokens) {
+    std::int32_t sum = 0;
+    while (tokens > 0) {
+      if (from >= begin_ + std::ssize(block_)) load(from);
+      const std::int64_t n = std::min(tokens, begin_ + std::ssize(block_) - from);
+      const auto at = block_.begin() + (from - begin_);
+      sum = std::accumulate(at, at + n, sum);
+      from += n;
+      tokens -= n;
+    }
+    return sum;
+  }
+
+ private:
+  void load(std::int64_t from) {
+    begin_ = from;
+    block_.resize(static_cast<std::size_t>(std::min(kBlock, row_.tokens() - from)));
+    row_.read_counts(from, block_);
+  }
+
+  const TokenRow& row_;
+  std::int64_t begin_ = 0;
+  std::vector<std::uint8_t> block_;
+};
 
 Documents::Documents(const TokenRow& row, std::span<const std::int64_t> ends, std::int64_t seq_len,
                      bool packed) {
   counts_.documents = std::ssize(ends);
   std::int64_t begin = 0;
-  for (const std::int64_t end : ends) add(row, std::exchange(begin, end), end, seq_len);
+  Marks marks(row);
+  for (const std::int64_t end : ends) add(marks, std::exchange(begin, end), end, seq_len);
   SLUICE_CHECK(
       pieces_.size() < std::numeric_limits<std::uint32_t>::max(), kConfig,
       fmt::format("{} documents or pieces of them are more than one run takes", pieces_.size()));
@@ -44,13 +68,11 @@ Documents::Documents(const TokenRow& row, std::span<const std::int64_t> ends, st
   packing_ = packed ? pack(pieces_, seq_len) : one_each(pieces_);
 }
 
-void Documents::add(const TokenRow& row, std::int64_t begin, std::int64_t end,
-                    std::int64_t seq_len) {
-  const bool masked = any_mask(row);
+void Documents::add(Marks& marks, std::int64_t begin, std::int64_t end, std::int64_t seq_len) {
   const std::size_t before = pieces_.size();
   for (std::int64_t at = begin; at + 1 < end; at += seq_len) {
     Piece piece{at, static_cast<std::int32_t>(std::min(seq_len, end - 1 - at))};
-    piece.targets = masked ? static_cast<std::int32_t>(count_targets(row, piece)) : piece.places;
+    piece.targets = marks.count(at + 1, piece.places);
     if (piece.targets > 0) pieces_.push_back(piece);
   }
   if (end - 1 - begin > seq_len) ++counts_.cut;

@@ -47,7 +47,8 @@ class Documents {
   std::string describe(std::int64_t seq_len) const;
 
  private:
-  void add(const TokenRow& row, std::int64_t begin, std::int64_t end, std::int64_t seq_len);
+  class Marks;
+  void add(Marks& marks, std::int64_t begin, std::int64_t end, std::int64_t seq_len);
 
   std::vector<Piece> pieces_;
   Packing packing_;
