@@ -18,4 +18,8 @@ void print_schema();
 /// `sluice config reference`: docs/config.md.
 void print_reference();
 
+/// `sluice config import-deepspeed FILE [-o OUT]`: a run file to OUT, which must not exist; empty:
+/// to the standard output.
+void import_deepspeed(const std::string& file, const std::string& out);
+
 }  // namespace sluice::app

@@ -20,6 +20,7 @@ struct Arguments {
   std::string file;
   std::vector<std::string> overrides;
   bool dry_run = false;
+  std::string out;
 };
 
 void add_file(CLI::App& verb, Arguments& arguments) {
@@ -27,6 +28,29 @@ void add_file(CLI::App& verb, Arguments& arguments) {
   verb.add_option("KEY=VALUE", arguments.overrides,
                   "values that replace the file's, as train.steps=50");
 }
+
+void add_out(CLI::App& verb, Arguments& arguments) {
+  verb.add_option("-o", arguments.out, "a file to write, which must not exist; else it is printed");
+}
+
+/// Each verb runs when it has been parsed.
+void add_config(CLI::App& app, Arguments& arguments) {
+  namespace cli = sluice::app;
+  CLI::App* config = app.add_subcommand("config", "write, check and look at run files");
+  config->require_subcommand(1);
+  CLI::App* show = config->add_subcommand("show", "every value of a run");
+  add_file(*show, arguments);
+  show->callback([&] { cli::show_config(arguments.file, arguments.overrides); });
+  CLI::App* import = config->add_subcommand("import-deepspeed",
+                                            "a run file from DeepSpeed's JSON (docs/deepspeed.md)");
+  import->add_option("FILE", arguments.file, "the JSON file")->required();
+  add_out(*import, arguments);
+  import->callback([&] { cli::import_deepspeed(arguments.file, arguments.out);
+});
+config->add_subcommand("schema", "JSON Schema of the run file, for editors")
+    ->callback(cli::print_schema);
+config->add_subcommand("reference", "every key, as docs/config.md")->callback(cli::print_reference);
+}  // namespace
 
 std::vector<std::string> verbs_of(const CLI::App& app) {
   std::vector<std::string> names;
@@ -86,12 +110,7 @@ int run(int argc, char** argv) {
   add_file(*train, arguments);
   train->add_flag("--dry-run", arguments.dry_run, "say whether and how it fits, and stop");
 
-  CLI::App* config = app.add_subcommand("config", "look at run files");
-  config->require_subcommand(1);
-  CLI::App* show = config->add_subcommand("show", "every value of a run");
-  add_file(*show, arguments);
-  CLI::App* schema = config->add_subcommand("schema", "JSON Schema of the run file, for editors");
-  CLI::App* reference = config->add_subcommand("reference", "every key, as docs/config.md");
+  add_config(app, arguments);
 
   CLI::App* test = app.add_subcommand("test", "run the tests, as ./sluice test [CTEST ARGUMENTS]");
   test->allow_extras();
@@ -119,9 +138,6 @@ int run(int argc, char** argv) {
     return cli::train(arguments.file, arguments.overrides, cli::DryRun::kNo);
   }
   if (train->parsed()) cli::train(arguments.file, arguments.overrides, cli::DryRun::kYes);
-  if (show->parsed()) cli::show_config(arguments.file, arguments.overrides);
-  if (schema->parsed()) cli::print_schema();
-  if (reference->parsed()) cli::print_reference();
   sluice::require_printed();
   return 0;
 }
