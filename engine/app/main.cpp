@@ -20,6 +20,9 @@ struct Arguments {
   std::string file;
   std::vector<std::string> overrides;
   bool dry_run = false;
+  std::string model;
+  std::vector<std::string> train;
+  std::vector<std::string> valid;
   std::string out;
 };
 
@@ -41,6 +44,20 @@ void add_config(CLI::App& app, Arguments& arguments) {
   CLI::App* show = config->add_subcommand("show", "every value of a run");
   add_file(*show, arguments);
   show->callback([&] { cli::show_config(arguments.file, arguments.overrides); });
+  CLI::App* validate = config->add_subcommand(
+      "validate",
+      "check a run file, its model and its data, without measuring the machine: whether it fits is "
+      "said by train --dry-run");
+  add_file(*validate, arguments);
+  validate->callback([&] { cli::validate_config(arguments.file, arguments.overrides); });
+  CLI::App* init = config->add_subcommand("init", "a commented run file to begin with");
+  init->add_option("--model", arguments.model, "a Hugging Face folder, or a config.json alone")
+      ->required();
+  init->add_option("--data", arguments.train, "files to train on")->required();
+  init->add_option("--valid", arguments.valid, "files to evaluate on");
+  add_out(*init, arguments);
+  init->callback(
+      [&] { cli::init_config(arguments.model, arguments.train, arguments.valid, arguments.out); });
   CLI::App* import = config->add_subcommand("import-deepspeed",
                                             "a run file from DeepSpeed's JSON (docs/deepspeed.md)");
   import->add_option("FILE", arguments.file, "the JSON file")->required();

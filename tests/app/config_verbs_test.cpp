@@ -53,5 +53,95 @@ TEST_F(ConfigVerbs, WhatCannotBeImportedIsRefusedAndNothingIsWritten) {
   expect_refused(shell("$sluice config import-deepspeed ."), kConfig, {".: a folder"});
 }
 
+TEST_F(ConfigVerbs, AFileThatIsGoodIsSaidToBeWithItsSizes) {
+  const Ending ending =
+      shell("$sluice config validate run.yaml data.valid=tokens.bin train.steps=7");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_THAT(ending.said, testing::StartsWith("ok\n"));
+  // 50 tokens and 16 positions of 16, two layers of 12 x 16 x 16 with 13 x 16 of biases and norms.
+  EXPECT_THAT(ending.said, HasSubstr("model: 7648 parameters, drawn from seed 1337\n"));
+  EXPECT_THAT(
+      ending.said,
+      HasSubstr("249 samples of 16 tokens to train on, 249 samples of 16 tokens to evaluate"));
+  EXPECT_THAT(ending.said, HasSubstr("steps: 7 of 2 samples\n"));
+  EXPECT_FALSE(exists("runs"));
+}
+
+TEST_F(ConfigVerbs, ValidateRefusesWhatAStartRefuses) {
+  const auto refused = [&](const std::string& arguments, int code,
+                           const std::vector<std::string>& words) {
+    const Ending ending = shell("$sluice config validate run.yaml " + arguments);
+    expect_refused_at_once(ending, code, words);
+    EXPECT_THAT(ending.said, testing::Not(HasSubstr("ok\n")));
+  };
+  refused("data.seq_length=3", kConfig, {"data.seq_length", "data.seq_len?"});
+  refused("data.train=nowhere.bin", kConfig, {"data.train", "nowhere.bin"});
+  refused("data.valid=nowhere.bin", kConfig, {"data.valid", "nowhere.bin"});
+  refused("data.valid=tokens.bin train.train_micro_batch_size_per_gpu=250", kConfig,
+          {"data.valid has 249 samples", "takes 250"});
+  refused("data.seq_len=17", kConfig, {"data.seq_len is 17", "16"});
+  refused("model.config.n_layer=0", kConfig, {"n_layer"});
+  refused("model.config.vocab_size=49", kIo, {"tokens.bin", "49"});
+  refused("'tiers.nvme.paths=[tokens.bin]'", kConfig, {"tiers.nvme.paths", "not a folder"});
+  refused("output_dir=tokens.bin/run", kConfig, {"tokens.bin", "Not a directory"});
+  refused("train.steps=null train.gradient_accumulation_steps=150", kConfig, {"249 samples", "300"});
+}
+
+TEST_F(ConfigVerbs, ValidateHoldsTheHeadersOfWeightsAgainstTheModel) {
+  fs::copy(FIXTURES "/hf/llama/model", folder_ / "model");
+  const std::string arguments = "model.config=null model.path=model data.seq_len=8";
+  const Ending good = shell("$sluice config validate run.yaml " + arguments);
+  EXPECT_EQ(good.code, 0) << good.said;
+  EXPECT_THAT(good.said, HasSubstr("parameters, model\n"));
+  std::string config = text_of("model/config.json");
+  const std::string layers = "\"num_hidden_layers\": ";
+  const auto at = config.find(layers);
+  ASSERT_NE(at, std::string::npos);
+  write("model/config.json", config.insert(at + layers.size(), "1"));
+  expect_refused(shell("$sluice config validate run.yaml " + arguments), kIo,
+                 {"has no tensor", "config.json asks for"});
+}
+
+TEST_F(ConfigVerbs, AFirstFileIsValid) {
+  for (const std::string model : {"model", "model/config.json"}) {
+    fs::remove_all(folder_ / "model");
+    fs::copy(FIXTURES "/hf/llama/model", folder_ / "model");
+    const Ending init = shell("$sluice config init --model " + model +
+                              " --data tokens.bin --valid tokens.bin -o first.yaml");
+    EXPECT_EQ(init.code, 0) << init.said;
+    const Ending valid = shell("$sluice config validate first.yaml");
+    EXPECT_EQ(valid.code, 0) << valid.said;
+    EXPECT_THAT(valid.said, HasSubstr("samples of 256 tokens"));
+    EXPECT_THAT(valid.said, HasSubstr(" of 8 samples\n"));
+    const bool weights = model == "model";
+    EXPECT_THAT(text_of("first.yaml"), HasSubstr(weights ? "lr: 2e-05\n" : "lr: 0.0003\n"));
+    EXPECT_THAT(valid.said, HasSubstr(weights ? "parameters, model\n" : "drawn from seed"));
+    const std::string again = "$sluice config init --model model --data tokens.bin -o first.yaml";
+    expect_refused(shell(again), kConfig, {"first.yaml exists", "-o"});
+    fs::remove(folder_ / "first.yaml");
+  }
+}
+
+TEST_F(ConfigVerbs, AFirstFileOfLittleDataHasStepsToo) {
+  fs::copy(FIXTURES "/hf/llama/model", folder_ / "model");
+  write_tokens(std::vector<std::uint16_t>(3 * 256 + 1, 7));
+  const Ending init = shell(
+      "$sluice config init --model model --data tokens.bin >first.yaml && "
+      "$sluice config validate first.yaml");
+  EXPECT_EQ(init.code, 0) << init.said;
+  EXPECT_THAT(init.said, HasSubstr("steps: 1 of 3 samples\n"));
+}
+
+TEST_F(ConfigVerbs, WhatAFirstFileCannotNameIsRefused) {
+  const auto refused = [&](const std::string& arguments, const std::vector<std::string>& words) {
+    expect_refused(shell("$sluice config init -o first.yaml " + arguments), kConfig, words);
+    EXPECT_FALSE(exists("first.yaml"));
+  };
+  fs::copy(FIXTURES "/hf/llama/model", folder_ / "model");
+  refused("--model nowhere --data tokens.bin", {"nowhere", "config.json"});
+  refused("--model model --data nowhere.bin", {"data.train", "nowhere.bin"});
+  refused("--model model", {"--data is required"});
+}
+
 }  // namespace
 }  // namespace sluice::app
