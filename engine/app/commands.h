@@ -27,4 +27,14 @@ void print_schema();
 /// `sluice config reference`: docs/config.md.
 void print_reference();
 
+/// `sluice config validate FILE [key=value...]`: what can be said without starting. Says "ok", with
+/// the sizes of the run.
+void validate_config(const std::string& file, const std::vector<std::string>& overrides);
+/// `sluice config init`: a run file that validate_config() accepts, to `out` as import_deepspeed().
+void init_config(const std::string& model, const std::vector<std::string>& train,
+                 const std::vector<std::string>& valid, const std::string& out);
+/// `sluice config import-deepspeed FILE [-o OUT]`: a run file to OUT, which must not exist; empty:
+/// to the standard output.
+void import_deepspeed(const std::string& file, const std::string& out);
+
 }  // namespace sluice::app

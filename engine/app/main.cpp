@@ -17,18 +17,80 @@
 
 namespace {
 
+namespace cli = sluice::app;
+
 struct Arguments {
   std::string file;
   std::vector<std::string> overrides;
   bool dry_run = false;
   std::int64_t first = 0;
   std::int64_t count = 4;
+  std::string model;
+  std::vector<std::string> train;
+  std::vector<std::string> valid;
+  std::string out;
 };
 
 void add_file(CLI::App& verb, Arguments& arguments) {
   verb.add_option("FILE", arguments.file, "the run file (docs/config.md)")->required();
   verb.add_option("KEY=VALUE", arguments.overrides,
                   "values that replace the file's, as train.steps=50");
+}
+
+void add_out(CLI::App& verb, Arguments& arguments) {
+  verb.add_option("-o", arguments.out, "a file to write, which must not exist; else it is printed");
+}
+
+/// Each verb runs when it has been parsed.
+void add_config(CLI::App& app, Arguments& arguments) {
+  CLI::App* config = app.add_subcommand("config", "write, check and look at run files");
+  config->require_subcommand(1);
+  CLI::App* show = config->add_subcommand("show", "every value of a run");
+  add_file(*show, arguments);
+  show->callback([&] { cli::show_config(arguments.file, arguments.overrides); });
+  CLI::App* validate = config->add_subcommand(
+      "validate",
+      "check a run file, its model and its data, without measuring the machine: whether it fits is "
+      "said by train --dry-run");
+  add_file(*validate, arguments);
+  validate->callback([&] { cli::validate_config(arguments.file, arguments.overrides); });
+  CLI::App* init = config->add_subcommand("init", "a commented run file to begin with");
+  init->add_option("--model", arguments.model, "a Hugging Face folder, or a config.json alone")
+      ->required();
+  init->add_option("--data", arguments.train, "files to train on")->required();
+  init->add_option("--valid", arguments.valid, "files to evaluate on");
+  add_out(*init, arguments);
+  init->callback(
+      [&] { cli::init_config(arguments.model, arguments.train, arguments.valid, arguments.out); });
+  CLI::App* import = config->add_subcommand("import-deepspeed",
+                                            "a run file from DeepSpeed's JSON (docs/deepspeed.md)");
+  import->add_option("FILE", arguments.file, "the JSON file")->required();
+  add_out(*import, arguments);
+  import->callback([&] { cli::import_deepspeed(arguments.file, arguments.out);
+});
+config->add_subcommand("schema", "JSON Schema of the run file, for editors")
+    ->callback(cli::print_schema);
+config->add_subcommand("reference", "every key, as docs/config.md")->callback(cli::print_reference);
+}  // namespace
+
+void add_eval(CLI::App& app, Arguments& arguments) {
+  CLI::App* eval = app.add_subcommand(
+      "eval", "the loss of a run's first weights on data.valid, without training");
+  add_file(*eval, arguments);
+  eval->callback([&] { cli::evaluate(arguments.file, arguments.overrides); });
+}
+
+void add_data(CLI::App& app, Arguments& arguments) {
+  CLI::App* data = app.add_subcommand("data", "look at what a run trains on");
+  data->require_subcommand(1);
+  CLI::App* samples = data->add_subcommand(
+      "samples", "samples as lines of JSON; `./sluice data inspect` shows them as text");
+  add_file(*samples, arguments);
+  samples->add_option("--from", arguments.first, "the first one, from 0");
+  samples->add_option("--samples", arguments.count, "how many");
+  samples->callback([&] {
+    cli::print_samples(arguments.file, arguments.overrides, arguments.first, arguments.count);
+  });
 }
 
 std::vector<std::string> verbs_of(const CLI::App& app) {
@@ -89,24 +151,9 @@ int run(int argc, char** argv) {
   add_file(*train, arguments);
   train->add_flag("--dry-run", arguments.dry_run, "say whether and how it fits, and stop");
 
-  CLI::App* eval = app.add_subcommand(
-      "eval", "the loss of a run's first weights on data.valid, without training");
-  add_file(*eval, arguments);
-
-  CLI::App* config = app.add_subcommand("config", "look at run files");
-  config->require_subcommand(1);
-  CLI::App* show = config->add_subcommand("show", "every value of a run");
-  add_file(*show, arguments);
-  CLI::App* schema = config->add_subcommand("schema", "JSON Schema of the run file, for editors");
-  CLI::App* reference = config->add_subcommand("reference", "every key, as docs/config.md");
-
-  CLI::App* data = app.add_subcommand("data", "look at what a run trains on");
-  data->require_subcommand(1);
-  CLI::App* samples = data->add_subcommand(
-      "samples", "samples as lines of JSON; `./sluice data inspect` shows them as text");
-  add_file(*samples, arguments);
-  samples->add_option("--from", arguments.first, "the first one, from 0");
-  samples->add_option("--samples", arguments.count, "how many");
+  add_eval(app, arguments);
+  add_config(app, arguments);
+  add_data(app, arguments);
 
   CLI::App* test = app.add_subcommand("test", "run the tests, as ./sluice test [CTEST ARGUMENTS]");
   test->allow_extras();
@@ -120,7 +167,6 @@ int run(int argc, char** argv) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     refuse(app, e);
   }
-  namespace cli = sluice::app;
   if (test->parsed()) {
     throw sluice::Error(sluice::Errc::kConfig,
                         "the tests are run by the script ./sluice in the repository's folder");
@@ -134,13 +180,6 @@ int run(int argc, char** argv) {
     return cli::train(arguments.file, arguments.overrides, cli::DryRun::kNo);
   }
   if (train->parsed()) cli::train(arguments.file, arguments.overrides, cli::DryRun::kYes);
-  if (eval->parsed()) cli::evaluate(arguments.file, arguments.overrides);
-  if (samples->parsed()) {
-    cli::print_samples(arguments.file, arguments.overrides, arguments.first, arguments.count);
-  }
-  if (show->parsed()) cli::show_config(arguments.file, arguments.overrides);
-  if (schema->parsed()) cli::print_schema();
-  if (reference->parsed()) cli::print_reference();
   sluice::require_printed();
   return 0;
 }

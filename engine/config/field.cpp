@@ -314,6 +314,12 @@ const std::vector<Field>& fields() {
   return kAll;
 }
 
+std::vector<std::string> known_paths() {
+  std::vector<std::string> paths;
+  for (const Field& f : fields()) paths.push_back(f.path);
+  return paths;
+}
+
 const Field* find_field(std::string_view path) {
   const auto found = std::ranges::find_if(fields(), [&](const Field& f) {
     return f.path == path || std::ranges::find(f.aliases, path) != f.aliases.end();

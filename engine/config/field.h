@@ -29,6 +29,8 @@ struct Field {
 /// In the order of the reference; the keys of a section stand together.
 const std::vector<Field>& fields();
 
+/// Their paths.
+std::vector<std::string> known_paths();
 /// The field of this path or alias; null when there is none.
 const Field* find_field(std::string_view path);
 /// Whether keys begin with "path.".

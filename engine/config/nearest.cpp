@@ -7,8 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "engine/config/field.h"
-
 namespace sluice::config {
 namespace {
 
@@ -48,10 +46,10 @@ std::string joined(std::string_view section, std::string_view leaf) {
 }
 
 /// Every key and every section.
-std::set<std::string> known_names() {
+std::set<std::string> known_names(const std::vector<std::string>& keys) {
   std::set<std::string> names;
-  for (const Field& f : fields()) {
-    for (std::string_view p = f.path; !p.empty(); p = section_of(p)) names.emplace(p);
+  for (const std::string& key : keys) {
+    for (std::string_view p = key; !p.empty(); p = section_of(p)) names.emplace(p);
   }
   return names;
 }
@@ -71,8 +69,8 @@ std::optional<std::string> namesake(std::string_view path, const std::set<std::s
   return best;
 }
 
-std::optional<std::string> meant(std::string_view path, const Value& value) {
-  const std::set<std::string> names = known_names();
+std::optional<std::string> meant(std::string_view path, const Value& value,
+                                 const std::set<std::string>& names) {
   std::vector<std::string> siblings;
   for (const std::string& name : names) {
     if (section_of(name) == section_of(path)) siblings.emplace_back(leaf_of(name));
@@ -108,16 +106,18 @@ std::optional<std::string> nearest(std::string_view text,
   return best;
 }
 
-std::string hint_for(std::string_view path, const Value& value) {
+std::string hint_for(std::string_view path, const Value& value,
+                     const std::vector<std::string>& keys, std::string_view whole) {
+  const std::set<std::string> names = known_names(keys);
   if (path.size() <= 4 * kLongestKey) {
-    if (const auto name = meant(path, value)) return fmt::format("did you mean {}?", *name);
+    if (const auto name = meant(path, value, names)) return fmt::format("did you mean {}?", *name);
   }
   const std::string section(section_of(path));
   std::vector<std::string> here;
-  for (const std::string& name : known_names()) {
+  for (const std::string& name : names) {
     if (section_of(name) == section) here.emplace_back(leaf_of(name));
   }
-  return fmt::format("{} has {}", section.empty() ? "a run file" : section, fmt::join(here, ", "));
+  return fmt::format("{} has {}", section.empty() ? whole : section, fmt::join(here, ", "));
 }
 
 }  // namespace sluice::config

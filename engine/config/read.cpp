@@ -66,8 +66,9 @@ class Reader {
   }
 
   [[noreturn]] static void unknown(const Entry& e, std::string_view path) {
-    const std::string hint = e.key.find(':') != std::string::npos ? "write a space after the colon"
-                                                                  : hint_for(path, *e.value);
+    const std::string hint = e.key.find(':') != std::string::npos
+                                 ? "write a space after the colon"
+                                 : hint_for(path, *e.value, known_paths(), "a run file");
     fail(e, path, fmt::format("unknown key; {}", hint));
   }
 

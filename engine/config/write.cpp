@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <sstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "engine/config/field.h"
+#include "engine/base/log.h"
 
 namespace sluice::config {
 namespace {
@@ -76,13 +79,6 @@ json& schema_of_section(json& root, const std::vector<std::string>& parts) {
   return *at;
 }
 
-std::string cell(std::string text) {
-  for (std::size_t i = text.find('|'); i != std::string::npos; i = text.find('|', i + 2)) {
-    text.insert(i, "\\");
-  }
-  return text;
-}
-
 constexpr std::string_view kIntroduction = R"(# The run file
 
 Written from the field table of `engine/config`; `ninja config_docs` writes it again.
@@ -106,11 +102,22 @@ Numbers are decimal, without quotes; bools are `true` and `false` only.
 
 }  // namespace
 
-std::string to_yaml(const Config& config) {
+std::string comment_lines(const std::string& text, std::size_t indent) {
+  const std::string begin = std::string(indent, ' ') + '#';
+  std::istringstream lines(log::wrapped(text));
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    out += fmt::format("{}{}{}\n", begin, line.empty() ? "" : " ", line);
+  }
+  return out;
+}
+
+std::string to_yaml(std::vector<Line> lines) {
+  std::ranges::sort(lines, {}, &Line::field);  // the table is one array
   std::string out;
   std::vector<std::string> open;
-  for (const Field& f : fields()) {
-    const std::vector<std::string> parts = parts_of(f.path);
+  for (const Line& line : lines) {
+    const std::vector<std::string> parts = parts_of(line.field->path);
     const std::vector<std::string> section(parts.begin(), parts.end() - 1);
     const auto shared =
         static_cast<std::size_t>(std::ranges::mismatch(open, section).in1 - open.begin());
@@ -118,9 +125,16 @@ std::string to_yaml(const Config& config) {
       out += fmt::format("{}{}:\n", std::string(2 * i, ' '), section[i]);
     }
     open = section;
-    out += yaml_line(f, f.write(config), section.size());
+    if (!line.comment.empty()) out += comment_lines(line.comment, 2 * section.size());
+    out += yaml_line(*line.field, line.value, section.size());
   }
   return out;
+}
+
+std::string to_yaml(const Config& config) {
+  std::vector<Line> lines;
+  for (const Field& f : fields()) lines.push_back({&f, f.write(config)});
+  return to_yaml(std::move(lines));
 }
 
 std::string schema() {
@@ -141,6 +155,13 @@ std::string schema() {
     }
   }
   return root.dump(2);
+}
+
+std::string cell(std::string text) {
+  for (std::size_t i = text.find('|'); i != std::string::npos; i = text.find('|', i + 2)) {
+    text.insert(i, "\\");
+  }
+  return text;
 }
 
 std::string reference_markdown() {

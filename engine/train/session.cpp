@@ -96,6 +96,22 @@ nvme::AllowRam allow_ram(const Job& job) {
   return job.tiers.nvme.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo;
 }
 
+/// The folders of the nvme tier: one of the run's where none is named.
+std::vector<std::string> nvme_paths(const Job& job) {
+  if (!job.tiers.nvme.paths.empty()) return job.tiers.nvme.paths;
+  return {(std::filesystem::path(job.folder) / "nvme").string()};
+}
+
+std::int64_t count_evaluation_batches(const Job& job, const schedule::Setup& setup,
+                                      const std::optional<data::Dataset>& valid) {
+  if (!valid) return 0;
+  const std::int64_t batches = valid->samples() / setup.micro_batch_size;
+  SLUICE_CHECK(batches > 0, kConfig,
+               fmt::format("data.valid has {} samples of {} tokens, a micro-batch takes {}",
+                           valid->samples(), valid->seq_len(), setup.micro_batch_size));
+  return std::min(job.eval.batches, batches);
+}
+
 plan::Rates without_checks(plan::Rates rates) {
   rates.checks = 0;
   return rates;
@@ -116,25 +132,35 @@ WorkspaceUse set_aside(const WorkspaceUse& measured) {
 
 }  // namespace
 
-Session::Session(const Job& job)
+Inputs read_inputs(const Job& job) {
+  data::Dataset train = open_data(job, "data.train", job.data.train);
+  std::optional<data::Dataset> valid = open_valid(job, train);
+  const std::int64_t steps = count_steps(job.train, train);
+  schedule::Setup setup =
+      write_setup(job, train.documents() != nullptr || (valid && valid->documents() != nullptr));
+  const shape::Decoder& decoder = setup.model->decoder;
+  SLUICE_CHECK(
+      setup.seq_len <= decoder.max_positions || decoder.positions == shape::Positions::kRotary,
+      kConfig,
+      fmt::format("data.seq_len is {}, the model has {} learned positions: lower seq_len",
+                  setup.seq_len, decoder.max_positions));
+  auto first_values =
+      job.weights.empty() ? drawn_values(job.seed) : stored_values(job.weights, *setup.model);
+  if (setup.uses_nvme()) nvme::check_folders(nvme_paths(job), 0, allow_ram(job));
+  count_evaluation_batches(job, setup, valid);
+  return {std::move(train), std::move(valid), steps, std::move(setup), std::move(first_values)};
+}
+
+Session::Session(const Job& job, Inputs inputs)
     : job_(job),
-      train_(open_data(job_, "data.train", job_.data.train)),
-      valid_(open_valid(job_, train_)),
-      steps_(count_steps(job_.train, train_)),
-      setup_(write_setup(job_, train_.documents() != nullptr || (valid_ && valid_->documents()))),
-      stream_("compute") {
-  SLUICE_CHECK(setup_.seq_len <= setup_.model->decoder.max_positions ||
-                   setup_.model->decoder.positions == shape::Positions::kRotary,
-               kConfig,
-               fmt::format("data.seq_len is {}, the model has {} learned positions: lower seq_len",
-                           setup_.seq_len, setup_.model->decoder.max_positions));
-  first_values_ =
-      job_.weights.empty() ? drawn_values(job_.seed) : stored_values(job_.weights, *setup_.model);
+      train_(std::move(inputs.train)),
+      valid_(std::move(inputs.valid)),
+      steps_(inputs.steps),
+      setup_(std::move(inputs.setup)),
+      stream_("compute"),
+      first_values_(std::move(inputs.first_values)) {
   numerics_ = choose_numerics(job_, setup_);
-  if (job_.tiers.nvme.paths.empty()) {
-    job_.tiers.nvme.paths = {(std::filesystem::path(job_.folder) / "nvme").string()};
-  }
-  if (setup_.uses_nvme()) nvme::check_folders(job_.tiers.nvme.paths, 0, allow_ram(job_));
+  job_.tiers.nvme.paths = nvme_paths(job_);
   const memory::Machine machine = memory::this_machine();
   plan::Limits limits{memory::resolve_limits(job_.tiers, machine),
                       memory::host_limit(job_.tiers, machine)};
@@ -209,12 +235,7 @@ void Session::check_disks(Bytes stored) const {
 }
 
 std::int64_t Session::evaluation_batches() const {
-  if (!valid_) return 0;
-  const std::int64_t batches = valid_->samples() / setup_.micro_batch_size;
-  SLUICE_CHECK(batches > 0, kConfig,
-               fmt::format("data.valid has {} samples of {} tokens, a micro-batch takes {}",
-                           valid_->samples(), valid_->seq_len(), setup_.micro_batch_size));
-  return std::min(job_.eval.batches, batches);
+  return count_evaluation_batches(job_, setup_, valid_);
 }
 
 std::int64_t Session::evaluation_samples() const {

@@ -27,9 +27,20 @@ enum class Outcome : std::uint8_t {
   kStopped  ///< by Job::stop, before the last step: there are no final weights
 };
 
+/// What a run begins with, as far as looking tells: nothing is measured, taken or made.
+struct Inputs {
+  data::Dataset train;
+  std::optional<data::Dataset> valid;
+  std::int64_t steps = 0;
+  schedule::Setup setup;
+  std::unique_ptr<FirstValues> first_values;  ///< of weights, the headers are read
+};
+/// Throws what Session's constructor throws before it measures.
+Inputs read_inputs(const Job& job);
+
 class Session {
  public:
-  explicit Session(const Job& job);
+  explicit Session(const Job& job) : Session(job, read_inputs(job)) {}
   ~Session();
 
   /// The plan and what it rests on, for people.
@@ -53,6 +64,7 @@ class Session {
  private:
   struct Assembly;
   class Loop;
+  Session(const Job& job, Inputs inputs);
   std::int64_t evaluation_batches() const;
   std::int64_t last_step() const;
   void choose_verify(const plan::Rates& rates);

@@ -111,7 +111,8 @@ TEST_F(BadInput, AnUnknownVerbIsAnsweredWithTheNearestKnownOne) {
   refused("config shw run.yaml", {"no verb 'shw'", "did you mean 'show'?", "sluice config --help"});
   refused("run.yaml", {"no verb 'run.yaml'", "there are train, eval, config"});
   refused("", {"no verb", "there are train, eval, config"});
-  refused("config", {"no verb", "there are show, schema, reference"});
+  refused("config",
+          {"no verb", "there are show, validate, init, import-deepspeed, schema, reference"});
   refused("train run.yaml --dry-rn", {"no option '--dry-rn'", "did you mean '--dry-run'?"});
   refused("train", {"FILE is required", "sluice train --help"});
   refused("config schema run.yaml", {"no argument 'run.yaml' is taken"});

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/deepspeed_keys.h"
 #include "engine/config/field.h"
 #include "engine/config/load.h"
 
@@ -106,10 +107,16 @@ TEST(Table, DefaultsAreValuesThatTheirKeyTakes) {
   }
 }
 
+std::string committed(const std::string& path) {
+  std::ifstream in(SOURCE_DIR "/" + path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 TEST(Reference, IsTheOneInTheTree) {
-  std::ifstream in(SOURCE_DIR "/docs/config.md", std::ios::binary);
-  const std::string committed{std::istreambuf_iterator<char>(in), {}};
-  EXPECT_EQ(committed, reference_markdown()) << "the field table has changed: ninja config_docs";
+  EXPECT_EQ(committed("docs/config.md"), reference_markdown())
+      << "the field table has changed: ninja config_docs";
+  EXPECT_EQ(committed("docs/deepspeed.md"), deepspeed_markdown())
+      << "the table of DeepSpeed's keys has changed: ninja config_docs";
 }
 
 }  // namespace
