@@ -2,91 +2,107 @@
 
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
-#include <ATen/ops/add.h>
-#include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/exp.h>
-#include <ATen/ops/flip.h>
-#include <ATen/ops/logaddexp.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/sub.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros_like.h>
 
-#include <array>
+#include <algorithm>
 #include <optional>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace sluice::model {
 namespace {
 
-// The library's kernel knows one mask: causal, from the first key on. [Note: Windows] The tokens
-// are cut into blocks of W, the window. A query sees its own block up to itself: causal. And of the
-// block before it the keys behind its own place: row i sees j >= i of the W - 1 last ones, which is
-// causal too when both are turned around. So two calls do, each for all blocks at a time, and
-// nothing is calculated that no query sees. Softmax over two parts is put together by their
-// log-sum-exps; backward needs the ones of the whole only.
+// What a window sees of all scores is a band, W wide. [Note: Windows] Forward cuts it into blocks
+// of queries, each with its own keys and the W before them; backward into blocks of keys, each with
+// its own queries and the W behind them. What lies outside the band is masked, and every block has
+// the same mask. So a block wastes its own length beside W. The first W queries (forward) and the
+// last W keys (backward) see plain causal attention.
+//
+// Blocks are views that overlap, and many go into one call. Only the gradient of queries is a sum
+// over blocks: calls take blocks whose queries do not overlap, and are added one by one, in fp32.
 
-Looked look_at_all(const Heads& h) {
+/// The kernel takes 64 rows of queries at a time from 192 on, and 256 from 768 on: in backward
+/// these are the window's, whose products with 256 keys are the smallest that bf16 has no trouble
+/// with.
+constexpr std::int64_t kForwardQueries = 192, kBackwardKeys = 256;
+
+/// `mask`: added to the scores; none: causal.
+Looked look_at(const Heads& h, const std::optional<at::Tensor>& mask = std::nullopt) {
   auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-      h.q, h.k, h.v, /*dropout_p=*/0.0, /*is_causal=*/true);
+      h.q, h.k, h.v, /*dropout_p=*/0.0, /*is_causal=*/!mask.has_value(), mask);
   return {std::move(out), std::move(logsumexp)};
 }
 
-Heads look_at_all_backward(const Heads& h, const Looked& looked, const at::Tensor& dout) {
+Heads look_at_backward(const Heads& h, const Looked& looked, const at::Tensor& dout,
+                       const std::optional<at::Tensor>& mask = std::nullopt) {
   auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      dout, h.q, h.k, h.v, looked.out, looked.logsumexp, /*dropout_p=*/0.0, /*is_causal=*/true);
+      dout, h.q, h.k, h.v, looked.out, looked.logsumexp, /*dropout_p=*/0.0,
+      /*is_causal=*/!mask.has_value(), mask);
   return {std::move(dq), std::move(dk), std::move(dv)};
 }
 
-/// How tokens are cut into blocks of the window; the last is filled up with zeros, which no token
-/// sees and which ask for nothing.
-struct Cut {
-  std::int64_t batch, seq, window, blocks;
-
-  Cut(const at::Tensor& q_BhSD, std::int64_t window)
-      : batch(q_BhSD.size(0)),
-        seq(q_BhSD.size(2)),
-        window(window),
-        blocks((seq + window - 1) / window) {}
-
-  /// [B, h, S, X] -> [B, n, h, W, X].
-  at::Tensor cut(const at::Tensor& t) const {
-    const std::int64_t missing = blocks * window - seq;
-    const at::Tensor whole = missing == 0 ? t : at::constant_pad_nd(t, {0, 0, 0, missing});
-    return whole.unflatten(2, at::IntArrayRef{blocks, window}).transpose(1, 2);
-  }
-  /// And back.
-  at::Tensor join(const at::Tensor& t) const {
-    return t.transpose(1, 2).flatten(2, 3).narrow(2, 0, seq);
-  }
-};
-
-/// The kernel's [B n, h, W, X], of [B, n, h, W, X], and back.
-at::Tensor flat(const at::Tensor& t) {
-  return t.flatten(0, 1);
-}
-at::Tensor unflat(const at::Tensor& t, const at::Tensor& like) {
-  return t.unflatten(0, at::IntArrayRef{like.size(0), like.size(1)});
-}
-
-/// The queries that see something of the block before theirs, and what they see of it.
-at::Tensor later(const at::Tensor& t) {
-  return t.narrow(1, 1, t.size(1) - 1).narrow(3, 0, t.size(3) - 1);
-}
-at::Tensor earlier(const at::Tensor& t) {
-  return t.narrow(1, 0, t.size(1) - 1).narrow(3, 1, t.size(3) - 1);
-}
-at::Tensor turned(const at::Tensor& t) {
-  return at::flip(t, {3});
-}
-
+/// `count` runs of `length` tokens, one every `step`.
 struct Blocks {
-  at::Tensor q, k, v;  // [B, n, h, W, D]
-
-  Heads own() const { return {flat(q), flat(k), flat(v)}; }
-  Heads before() const {
-    return {flat(turned(later(q))), flat(turned(earlier(k))), flat(turned(earlier(v)))};
-  }
+  std::int64_t begin, count, length, step;
 };
+
+/// Cuts tokens [begin, end) into blocks of `length`; the last may be shorter. Those of one element
+/// are `apart` blocks from each other.
+std::vector<Blocks> cut(std::int64_t begin, std::int64_t end, std::int64_t length,
+                        std::int64_t apart) {
+  const std::int64_t whole = (end - begin) / length;
+  std::vector<Blocks> all;
+  for (std::int64_t i = 0; i < std::min(whole, apart); ++i) {
+    all.push_back({begin + i * length, (whole - i + apart - 1) / apart, length, apart * length});
+  }
+  const std::int64_t rest = begin + whole * length;
+  if (rest < end) all.push_back({rest, 1, end - rest, length});
+  return all;
+}
+
+/// Of [B, h, S, X] the kernel's [n, h, L, X], one for each sequence; or [B, h, L, X], one for each
+/// block, where these are fewer. Views.
+std::vector<at::Tensor> take(const at::Tensor& t, const Blocks& b) {
+  const at::Tensor blocks = t.narrow(2, b.begin, (b.count - 1) * b.step + b.length)
+                                .unfold(2, b.length, b.step)
+                                .permute({0, 2, 1, 4, 3});
+  return blocks.unbind(b.count < t.size(0) ? 1 : 0);
+}
+
+/// 0 for each key that a query sees, -inf for others. `ahead`: tokens from the first key to the
+/// first query.
+at::Tensor band(std::int64_t queries, std::int64_t keys, std::int64_t ahead, std::int64_t window,
+                const at::TensorOptions& options) {
+  return at::ones({queries, keys}, options).tril_(ahead).triu_(ahead - window + 1).log_();
+}
+
+/// The mask of a block, which may be a shorter one.
+at::Tensor corner(const at::Tensor& mask, const Blocks& queries, const Blocks& keys) {
+  return mask.narrow(0, 0, queries.length).narrow(1, 0, keys.length);
+}
+
+at::Tensor tokens(const at::Tensor& t, std::int64_t begin, std::int64_t count) {
+  return t.narrow(2, begin, count);
+}
+Heads tokens(const Heads& h, std::int64_t begin, std::int64_t count) {
+  return {tokens(h.q, begin, count), tokens(h.k, begin, count), tokens(h.v, begin, count)};
+}
+
+/// Keys or values, once for each of the `heads` that share them; and their gradients, of the sums.
+/// In bf16 the kernel would round these sums after each head.
+at::Tensor spread(const at::Tensor& t, std::int64_t heads) {
+  const std::int64_t group = heads / t.size(1);
+  return t.unsqueeze(2).expand({-1, -1, group, -1, -1}).flatten(1, 2);
+}
+void gather(const at::Tensor& to, const at::Tensor& of_heads) {
+  at::Tensor sum = to;
+  at::sum_out(sum, of_heads.unflatten(1, at::IntArrayRef{to.size(1), -1}), 2);
+}
 
 at::Tensor column(const at::Tensor& t_BhS) {
   return t_BhS.unsqueeze(-1);
@@ -95,47 +111,61 @@ at::Tensor column(const at::Tensor& t_BhS) {
 }  // namespace
 
 Looked look(const Heads& heads, std::int64_t window) {
-  if (window == 0 || window >= heads.q.size(2)) return look_at_all(heads);
-  const Cut cut(heads.q, window);
-  const Blocks blocks{cut.cut(heads.q), cut.cut(heads.k), cut.cut(heads.v)};
-  const Looked own = look_at_all(blocks.own());
-  at::Tensor out = unflat(own.out, blocks.q), sum = unflat(column(own.logsumexp), blocks.q);
-  if (window > 1) {
-    const Looked before = look_at_all(blocks.before());
-    const at::Tensor like = later(blocks.q);
-    const at::Tensor out_before = turned(unflat(before.out, like));
-    const at::Tensor sum_before = turned(unflat(column(before.logsumexp), like));
-    const at::Tensor sum_own = later(sum).clone();
-    const at::Tensor both = at::logaddexp(sum_own, sum_before);
-    const auto part = [&](const at::Tensor& of, const at::Tensor& its_sum) {
-      return at::mul(of, at::exp(at::sub(its_sum, both)));  // fp32
-    };
-    later(out).copy_(part(later(out), sum_own).add_(part(out_before, sum_before)));
-    later(sum).copy_(both);
+  const std::int64_t batch = heads.q.size(0), n_heads = heads.q.size(1), seq = heads.q.size(2);
+  if (window == 0 || window >= seq) return look_at(heads);
+  const Looked looked{
+      at::empty_like(heads.q),
+      at::empty({batch, seq, n_heads}, heads.q.options().dtype(at::kFloat)).transpose(1, 2)};
+  const Looked first = look_at(tokens(heads, 0, window));
+  tokens(looked.out, 0, window).copy_(first.out);
+  tokens(looked.logsumexp, 0, window).copy_(first.logsumexp);
+
+  const std::int64_t length = std::min(kForwardQueries, seq - window);
+  const at::Tensor mask = band(length, length + window, window, window, heads.q.options());
+  for (const Blocks& own : cut(window, seq, length, /*apart=*/1)) {
+    const Blocks seen{own.begin - window, own.count, own.length + window, own.step};
+    const auto q = take(heads.q, own), k = take(heads.k, seen), v = take(heads.v, seen);
+    const auto out = take(looked.out, own), sum = take(column(looked.logsumexp), own);
+    for (std::size_t i = 0; i < q.size(); ++i) {
+      const Looked part = look_at({q[i], k[i], v[i]}, corner(mask, own, seen));
+      out[i].copy_(part.out);
+      sum[i].copy_(column(part.logsumexp));
+    }
   }
-  return {cut.join(out), cut.join(sum).squeeze(-1)};
+  return looked;
 }
 
 Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& dout,
                     std::int64_t window) {
-  if (window == 0 || window >= heads.q.size(2)) return look_at_all_backward(heads, looked, dout);
-  const Cut cut(heads.q, window);
-  const Blocks blocks{cut.cut(heads.q), cut.cut(heads.k), cut.cut(heads.v)};
-  const at::Tensor out = cut.cut(looked.out), dout_blocks = cut.cut(dout);
-  const at::Tensor sum = cut.cut(column(looked.logsumexp));
-  const Heads own =
-      look_at_all_backward(blocks.own(), {flat(out), flat(sum).squeeze(-1)}, flat(dout_blocks));
-  const at::Tensor dq = unflat(own.q, blocks.q), dk = unflat(own.k, blocks.k),
-                   dv = unflat(own.v, blocks.v);
-  if (window > 1) {
-    const Heads before = look_at_all_backward(
-        blocks.before(), {flat(turned(later(out))), flat(turned(later(sum))).squeeze(-1)},
-        flat(turned(later(dout_blocks))));
-    later(dq).add_(turned(unflat(before.q, later(blocks.q))));
-    earlier(dk).add_(turned(unflat(before.k, earlier(blocks.k))));
-    earlier(dv).add_(turned(unflat(before.v, earlier(blocks.v))));
+  const std::int64_t n_heads = heads.q.size(1), seq = heads.q.size(2);
+  if (window == 0 || window >= seq) return look_at_backward(heads, looked, dout);
+  const Heads d{at::zeros_like(heads.q, at::kFloat), at::empty_like(heads.k),
+                at::empty_like(heads.v)};
+  const std::int64_t length = std::min(kBackwardKeys, seq - window);
+  const std::int64_t apart = (length + window + length - 1) / length;
+  const at::Tensor mask = band(length + window, length, 0, window, heads.q.options());
+  for (const Blocks& own : cut(0, seq - window, length, apart)) {
+    const Blocks seeing{own.begin, own.count, own.length + window, own.step};
+    const auto q = take(heads.q, seeing), k = take(heads.k, own), v = take(heads.v, own);
+    const auto out = take(looked.out, seeing), sum = take(column(looked.logsumexp), seeing);
+    const auto dout_seeing = take(dout, seeing), dq = take(d.q, seeing);
+    const auto dk = take(d.k, own), dv = take(d.v, own);
+    for (std::size_t i = 0; i < q.size(); ++i) {
+      const Heads part =
+          look_at_backward({q[i], spread(k[i], n_heads), spread(v[i], n_heads)},
+                           {out[i], sum[i].squeeze(-1)}, dout_seeing[i], corner(mask, seeing, own));
+      dq[i].add_(part.q);
+      gather(dk[i], part.k);
+      gather(dv[i], part.v);
+    }
   }
-  return {cut.join(dq), cut.join(dk), cut.join(dv)};
+  const auto last = [&](const at::Tensor& t) { return tokens(t, seq - window, window); };
+  const Heads part = look_at_backward(tokens(heads, seq - window, window),
+                                      {last(looked.out), last(looked.logsumexp)}, last(dout));
+  last(d.q).add_(part.q);
+  last(d.k).copy_(part.k);
+  last(d.v).copy_(part.v);
+  return {d.q.to(heads.q.scalar_type()), d.k, d.v};
 }
 
 }  // namespace sluice::model

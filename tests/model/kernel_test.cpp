@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <ostream>
 #include <tuple>
 
 #include "harness.h"
@@ -12,33 +13,41 @@
 namespace sluice::model {
 namespace {
 
-constexpr std::int64_t kBatch = 2, kHeads = 6, kKvHeads = 2, kDim = 16, kSeq = 300;
+constexpr std::int64_t kBatch = 2, kHeads = 6, kKvHeads = 2, kDim = 16;
 
-Heads random_heads(at::ScalarType dtype) {
-  return {random({kBatch, kHeads, kSeq, kDim}, dtype, 1),
-          random({kBatch, kKvHeads, kSeq, kDim}, dtype, 2),
-          random({kBatch, kKvHeads, kSeq, kDim}, dtype, 3)};
+Heads random_heads(std::int64_t seq, at::ScalarType dtype) {
+  return {random({kBatch, kHeads, seq, kDim}, dtype, 1),
+          random({kBatch, kKvHeads, seq, kDim}, dtype, 2),
+          random({kBatch, kKvHeads, seq, kDim}, dtype, 3)};
 }
 
 /// All scores at once, in fp64.
 at::Tensor plain(const Heads& h, std::int64_t window) {
   const at::Tensor k = h.k.repeat_interleave(kHeads / kKvHeads, 1);
   const at::Tensor v = h.v.repeat_interleave(kHeads / kKvHeads, 1);
-  const at::Tensor all = at::ones({kSeq, kSeq}, at::kBool);
+  const at::Tensor all = at::ones({h.q.size(2), h.q.size(2)}, at::kBool);
   at::Tensor unseen = all.triu(1);
   if (window > 0) unseen = unseen.logical_or(all.tril(-window));
   const at::Tensor scores = at::matmul(h.q, k.transpose(2, 3)) / std::sqrt(double{kDim});
   return at::matmul(scores.masked_fill(unseen, -INFINITY).softmax(-1), v);
 }
 
-class Windows : public ::testing::TestWithParam<std::tuple<std::int64_t, at::ScalarType>> {};
+struct Tokens {
+  std::int64_t seq, window;
+};
+void PrintTo(const Tokens& t, std::ostream* out) {
+  *out << "window " << t.window << " of " << t.seq;
+}
+
+class Windows : public ::testing::TestWithParam<std::tuple<Tokens, at::ScalarType>> {};
 
 TEST_P(Windows, AgreeWithAllScoresAtOnce) {
-  const auto [window, dtype] = GetParam();
+  const auto [tokens, dtype] = GetParam();
+  const auto [seq, window] = tokens;
   // fp32: as blocks_test.cpp has it. bf16: roundings of 4e-3 in the products of three tensors.
   const double bound = dtype == at::kFloat ? 3e-6 : 2e-2;
-  const Heads heads = random_heads(dtype);
-  const at::Tensor dout = random({kBatch, kHeads, kSeq, kDim}, dtype, 4);
+  const Heads heads = random_heads(seq, dtype);
+  const at::Tensor dout = random({kBatch, kHeads, seq, kDim}, dtype, 4);
   const Looked looked = look(heads, window);
   const Heads gradients = look_backward(heads, looked, dout, window);
 
@@ -55,13 +64,32 @@ TEST_P(Windows, AgreeWithAllScoresAtOnce) {
   EXPECT_LT(relative_error(gradients.v, expected[2]), bound);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, Windows,
-                         testing::Combine(testing::Values(0, 2, 3, 40, 128, 172, 299, 300),
-                                          testing::Values(at::kFloat, at::kBFloat16)));
+// The long ones are several blocks of queries and of keys, with a rest that is shorter or none
+// (332).
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, Windows,
+    testing::Combine(testing::Values(Tokens{300, 0}, Tokens{300, 2}, Tokens{300, 40},
+                                     Tokens{300, 128}, Tokens{300, 172}, Tokens{300, 299},
+                                     Tokens{300, 300}, Tokens{1100, 3}, Tokens{1100, 257},
+                                     Tokens{1100, 332}, Tokens{1100, 700}),
+                     testing::Values(at::kFloat, at::kBFloat16)));
 
 TEST(Windows, OfAllTokensAreNone) {
-  const Heads heads = random_heads(at::kFloat);
-  EXPECT_TRUE(same_bits(look(heads, kSeq).out, look(heads, 0).out));
+  const Heads heads = random_heads(300, at::kFloat);
+  EXPECT_TRUE(same_bits(look(heads, 300).out, look(heads, 0).out));
+}
+
+/// Softmax of one score is 1, whatever the score: so no relative error of gradients that are zero.
+TEST(Windows, OfOneTokenSeeItsValue) {
+  const Heads heads = random_heads(1100, at::kFloat);
+  const at::Tensor dout = random({kBatch, kHeads, 1100, kDim}, at::kFloat, 4);
+  const Looked looked = look(heads, 1);
+  const Heads gradients = look_backward(heads, looked, dout, 1);
+  EXPECT_LT(relative_error(looked.out, heads.v.repeat_interleave(kHeads / kKvHeads, 1)), 3e-6);
+  const at::Tensor groups = dout.unflatten(1, {kKvHeads, kHeads / kKvHeads});
+  EXPECT_LT(relative_error(gradients.v, groups.sum(2)), 3e-6);
+  EXPECT_LT(gradients.q.abs().max().item<double>(), 1e-5);
+  EXPECT_LT(gradients.k.abs().max().item<double>(), 1e-5);
 }
 
 }  // namespace
