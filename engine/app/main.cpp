@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/app/commands.h"
+#include "engine/app/completion.h"
 #include "engine/app/environment.h"
 #include "engine/base/error.h"
 #include "engine/base/report.h"
@@ -20,6 +21,7 @@ struct Arguments {
   std::string file;
   std::vector<std::string> overrides;
   bool dry_run = false;
+  std::string shell;
   std::string model;
   std::vector<std::string> train;
   std::vector<std::string> valid;
@@ -30,6 +32,10 @@ void add_file(CLI::App& verb, Arguments& arguments) {
   verb.add_option("FILE", arguments.file, "the run file (docs/config.md)")->required();
   verb.add_option("KEY=VALUE", arguments.overrides,
                   "values that replace the file's, as train.steps=50");
+}
+
+void examples(CLI::App& verb, const std::vector<std::string>& lines) {
+  verb.footer(fmt::format("Examples:\n  {}", fmt::join(lines, "\n  ")));
 }
 
 void add_out(CLI::App& verb, Arguments& arguments) {
@@ -43,12 +49,15 @@ void add_config(CLI::App& app, Arguments& arguments) {
   config->require_subcommand(1);
   CLI::App* show = config->add_subcommand("show", "every value of a run");
   add_file(*show, arguments);
+  examples(*show, {"sluice config show run.yaml", "sluice config show run.yaml train.steps=50"});
   show->callback([&] { cli::show_config(arguments.file, arguments.overrides); });
   CLI::App* validate = config->add_subcommand(
       "validate",
       "check a run file, its model and its data, without measuring the machine: whether it fits is "
       "said by train --dry-run");
   add_file(*validate, arguments);
+  examples(*validate, {"sluice config validate run.yaml",
+                       "sluice config validate run.yaml model.path=../llama data.train=more.bin"});
   validate->callback([&] { cli::validate_config(arguments.file, arguments.overrides); });
   CLI::App* init = config->add_subcommand("init", "a commented run file to begin with");
   init->add_option("--model", arguments.model, "a Hugging Face folder, or a config.json alone")
@@ -56,18 +65,39 @@ void add_config(CLI::App& app, Arguments& arguments) {
   init->add_option("--data", arguments.train, "files to train on")->required();
   init->add_option("--valid", arguments.valid, "files to evaluate on");
   add_out(*init, arguments);
+  examples(*init,
+           {"sluice config init --model llama --data notes.txt -o run.yaml",
+            "sluice config init --model llama/config.json --data a.bin b.bin --valid c.bin"});
   init->callback(
       [&] { cli::init_config(arguments.model, arguments.train, arguments.valid, arguments.out); });
-  CLI::App* import = config->add_subcommand("import-deepspeed",
-                                            "a run file from DeepSpeed's JSON (docs/deepspeed.md)");
-  import->add_option("FILE", arguments.file, "the JSON file")->required();
-  add_out(*import, arguments);
-  import->callback([&] { cli::import_deepspeed(arguments.file, arguments.out);
-});
-config->add_subcommand("schema", "JSON Schema of the run file, for editors")
-    ->callback(cli::print_schema);
-config->add_subcommand("reference", "every key, as docs/config.md")->callback(cli::print_reference);
-}  // namespace
+  CLI::App* deepspeed = config->add_subcommand(
+      "import-deepspeed", "a run file from DeepSpeed's JSON (docs/deepspeed.md)");
+  deepspeed->add_option("FILE", arguments.file, "the JSON file")->required();
+  add_out(*deepspeed, arguments);
+  examples(*deepspeed, {"sluice config import-deepspeed ds_config.json -o run.yaml",
+                        "sluice train run.yaml model.path=llama data.train=notes.txt"});
+  deepspeed->callback([&] { cli::import_deepspeed(arguments.file, arguments.out); });
+  CLI::App* schema = config->add_subcommand("schema", "JSON Schema of the run file, for editors");
+  examples(*schema, {"sluice config schema >run.schema.json"});
+  schema->callback(cli::print_schema);
+  CLI::App* reference = config->add_subcommand("reference", "every key, as docs/config.md");
+  examples(*reference, {"sluice config reference | less"});
+  reference->callback(cli::print_reference);
+  examples(*config, {"sluice config init --model llama --data notes.txt -o run.yaml"});
+}
+
+/// Prints its script when it has been parsed.
+void add_completion(CLI::App& app, std::string& shell) {
+  CLI::App* verb = app.add_subcommand("completion", "a script that completes what you type");
+  verb->add_option("SHELL", shell, "bash or zsh")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh"}));
+  examples(*verb, {"source <(sluice completion bash)", "source <(sluice completion zsh)"});
+  verb->callback([&] {
+    using sluice::app::Shell;
+    fmt::print("{}", completion(app, shell == "zsh" ? Shell::kZsh : Shell::kBash));
+  });
+}
 
 std::vector<std::string> verbs_of(const CLI::App& app) {
   std::vector<std::string> names;
@@ -126,14 +156,19 @@ int run(int argc, char** argv) {
   CLI::App* train = app.add_subcommand("train", "train the model that a run file describes");
   add_file(*train, arguments);
   train->add_flag("--dry-run", arguments.dry_run, "say whether and how it fits, and stop");
+  examples(*train, {"sluice train run.yaml", "sluice train run.yaml --dry-run",
+                    "sluice train run.yaml train.steps=50 'data.train=[a.txt, b.txt]'"});
 
   add_config(app, arguments);
+  add_completion(app, arguments.shell);
 
   CLI::App* test = app.add_subcommand("test", "run the tests, as ./sluice test [CTEST ARGUMENTS]");
   test->allow_extras();
+  examples(*test, {"./sluice test", "./sluice test -R config"});
   CLI::App* bench = app.add_subcommand(
       "bench", "measure drives and memory, as ./sluice bench nvme PATH (README.md)");
   bench->allow_extras();
+  examples(*bench, {"./sluice bench nvme /mnt/nvme0", "./sluice bench --help"});
 
   try {
     app.parse(argc, argv);
