@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/app/commands.h"
+#include "engine/app/completion.h"
 #include "engine/app/environment.h"
 #include "engine/base/error.h"
 #include "engine/base/report.h"
@@ -25,6 +26,7 @@ struct Arguments {
   bool dry_run = false;
   std::int64_t first = 0;
   std::int64_t count = 4;
+  std::string shell;
   std::string model;
   std::vector<std::string> train;
   std::vector<std::string> valid;
@@ -37,6 +39,10 @@ void add_file(CLI::App& verb, Arguments& arguments) {
                   "values that replace the file's, as train.steps=50");
 }
 
+void examples(CLI::App& verb, const std::vector<std::string>& lines) {
+  verb.footer(fmt::format("Examples:\n  {}", fmt::join(lines, "\n  ")));
+}
+
 void add_out(CLI::App& verb, Arguments& arguments) {
   verb.add_option("-o", arguments.out, "a file to write, which must not exist; else it is printed");
 }
@@ -47,12 +53,15 @@ void add_config(CLI::App& app, Arguments& arguments) {
   config->require_subcommand(1);
   CLI::App* show = config->add_subcommand("show", "every value of a run");
   add_file(*show, arguments);
+  examples(*show, {"sluice config show run.yaml", "sluice config show run.yaml train.steps=50"});
   show->callback([&] { cli::show_config(arguments.file, arguments.overrides); });
   CLI::App* validate = config->add_subcommand(
       "validate",
       "check a run file, its model and its data, without measuring the machine: whether it fits is "
       "said by train --dry-run");
   add_file(*validate, arguments);
+  examples(*validate, {"sluice config validate run.yaml",
+                       "sluice config validate run.yaml model.path=../llama data.train=more.bin"});
   validate->callback([&] { cli::validate_config(arguments.file, arguments.overrides); });
   CLI::App* init = config->add_subcommand("init", "a commented run file to begin with");
   init->add_option("--model", arguments.model, "a Hugging Face folder, or a config.json alone")
@@ -60,23 +69,46 @@ void add_config(CLI::App& app, Arguments& arguments) {
   init->add_option("--data", arguments.train, "files to train on")->required();
   init->add_option("--valid", arguments.valid, "files to evaluate on");
   add_out(*init, arguments);
+  examples(*init,
+           {"sluice config init --model llama --data notes.txt -o run.yaml",
+            "sluice config init --model llama/config.json --data a.bin b.bin --valid c.bin"});
   init->callback(
       [&] { cli::init_config(arguments.model, arguments.train, arguments.valid, arguments.out); });
-  CLI::App* import = config->add_subcommand("import-deepspeed",
-                                            "a run file from DeepSpeed's JSON (docs/deepspeed.md)");
-  import->add_option("FILE", arguments.file, "the JSON file")->required();
-  add_out(*import, arguments);
-  import->callback([&] { cli::import_deepspeed(arguments.file, arguments.out);
-});
-config->add_subcommand("schema", "JSON Schema of the run file, for editors")
-    ->callback(cli::print_schema);
-config->add_subcommand("reference", "every key, as docs/config.md")->callback(cli::print_reference);
-}  // namespace
+  CLI::App* deepspeed = config->add_subcommand(
+      "import-deepspeed", "a run file from DeepSpeed's JSON (docs/deepspeed.md)");
+  deepspeed->add_option("FILE", arguments.file, "the JSON file")->required();
+  add_out(*deepspeed, arguments);
+  examples(*deepspeed, {"sluice config import-deepspeed ds_config.json -o run.yaml",
+                        "sluice train run.yaml model.path=llama data.train=notes.txt"});
+  deepspeed->callback([&] { cli::import_deepspeed(arguments.file, arguments.out); });
+  CLI::App* schema = config->add_subcommand("schema", "JSON Schema of the run file, for editors");
+  examples(*schema, {"sluice config schema >run.schema.json"});
+  schema->callback(cli::print_schema);
+  CLI::App* reference = config->add_subcommand("reference", "every key, as docs/config.md");
+  examples(*reference, {"sluice config reference | less"});
+  reference->callback(cli::print_reference);
+  examples(*config, {"sluice config init --model llama --data notes.txt -o run.yaml"});
+}
+
+/// Prints its script when it has been parsed.
+void add_completion(CLI::App& app, std::string& shell) {
+  CLI::App* verb = app.add_subcommand("completion", "a script that completes what you type");
+  verb->add_option("SHELL", shell, "bash or zsh")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh"}));
+  examples(*verb, {"source <(sluice completion bash)", "source <(sluice completion zsh)"});
+  verb->callback([&] {
+    using sluice::app::Shell;
+    fmt::print("{}", completion(app, shell == "zsh" ? Shell::kZsh : Shell::kBash));
+  });
+}
 
 void add_eval(CLI::App& app, Arguments& arguments) {
   CLI::App* eval = app.add_subcommand(
       "eval", "the loss of a run's first weights on data.valid, without training");
   add_file(*eval, arguments);
+  examples(*eval, {"sluice eval run.yaml eval.batches=1000",
+                   "sluice eval run.yaml model.path=runs/chat/final"});
   eval->callback([&] { cli::evaluate(arguments.file, arguments.overrides); });
 }
 
@@ -88,6 +120,10 @@ void add_data(CLI::App& app, Arguments& arguments) {
   add_file(*samples, arguments);
   samples->add_option("--from", arguments.first, "the first one, from 0");
   samples->add_option("--samples", arguments.count, "how many");
+  examples(*samples, {"sluice data samples run.yaml --samples 2"});
+  examples(*data, {"sluice data samples run.yaml",
+                   "./sluice data tokenize chat.jsonl --model llama -o chat",
+                   "./sluice data inspect run.yaml"});
   samples->callback([&] {
     cli::print_samples(arguments.file, arguments.overrides, arguments.first, arguments.count);
   });
@@ -150,16 +186,21 @@ int run(int argc, char** argv) {
   CLI::App* train = app.add_subcommand("train", "train the model that a run file describes");
   add_file(*train, arguments);
   train->add_flag("--dry-run", arguments.dry_run, "say whether and how it fits, and stop");
+  examples(*train, {"sluice train run.yaml", "sluice train run.yaml --dry-run",
+                    "sluice train run.yaml train.steps=50 'data.train=[a.txt, b.txt]'"});
 
   add_eval(app, arguments);
   add_config(app, arguments);
   add_data(app, arguments);
+  add_completion(app, arguments.shell);
 
   CLI::App* test = app.add_subcommand("test", "run the tests, as ./sluice test [CTEST ARGUMENTS]");
   test->allow_extras();
+  examples(*test, {"./sluice test", "./sluice test -R config"});
   CLI::App* bench = app.add_subcommand(
       "bench", "measure drives and memory, as ./sluice bench nvme PATH (README.md)");
   bench->allow_extras();
+  examples(*bench, {"./sluice bench nvme /mnt/nvme0", "./sluice bench --help"});
 
   try {
     app.parse(argc, argv);
