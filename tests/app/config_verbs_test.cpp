@@ -84,7 +84,8 @@ TEST_F(ConfigVerbs, ValidateRefusesWhatAStartRefuses) {
   refused("model.config.vocab_size=49", kIo, {"tokens.bin", "49"});
   refused("'tiers.nvme.paths=[tokens.bin]'", kConfig, {"tiers.nvme.paths", "not a folder"});
   refused("output_dir=tokens.bin/run", kConfig, {"tokens.bin", "Not a directory"});
-  refused("train.steps=null train.gradient_accumulation_steps=150", kConfig, {"249 samples", "300"});
+  refused("train.steps=null train.gradient_accumulation_steps=150", kConfig,
+          {"249 samples", "300"});
 }
 
 TEST_F(ConfigVerbs, ValidateHoldsTheHeadersOfWeightsAgainstTheModel) {
