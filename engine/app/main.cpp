@@ -103,6 +103,19 @@ void add_completion(CLI::App& app, std::string& shell) {
   });
 }
 
+/// A verb that the script ./sluice keeps for itself: it stands here for --help and completion.
+void add_of_script(CLI::App& app, const char* name, const char* what,
+                   const std::vector<std::string>& shown) {
+  CLI::App* verb = app.add_subcommand(name, what);
+  verb->allow_extras();
+  examples(*verb, shown);
+  verb->callback([name] {
+    throw sluice::Error(
+        sluice::Errc::kConfig,
+        fmt::format("'{}' belongs to the script ./sluice in the repository's folder", name));
+  });
+}
+
 void add_eval(CLI::App& app, Arguments& arguments) {
   CLI::App* eval = app.add_subcommand(
       "eval", "the loss of a run's first weights on data.valid, without training");
@@ -115,6 +128,10 @@ void add_eval(CLI::App& app, Arguments& arguments) {
 void add_data(CLI::App& app, Arguments& arguments) {
   CLI::App* data = app.add_subcommand("data", "look at what a run trains on");
   data->require_subcommand(1);
+  add_of_script(*data, "tokenize", "make a token set of text, chats, ... (docs/data.md)",
+                {"./sluice data tokenize chat.jsonl --model llama -o chat"});
+  add_of_script(*data, "inspect", "show samples as text, what counts marked",
+                {"./sluice data inspect run.yaml --samples 3"});
   CLI::App* samples = data->add_subcommand(
       "samples", "samples as lines of JSON; `./sluice data inspect` shows them as text");
   add_file(*samples, arguments);
@@ -194,28 +211,16 @@ int run(int argc, char** argv) {
   add_data(app, arguments);
   add_completion(app, arguments.shell);
 
-  CLI::App* test = app.add_subcommand("test", "run the tests, as ./sluice test [CTEST ARGUMENTS]");
-  test->allow_extras();
-  examples(*test, {"./sluice test", "./sluice test -R config"});
-  CLI::App* bench = app.add_subcommand(
-      "bench", "measure drives and memory, as ./sluice bench nvme PATH (README.md)");
-  bench->allow_extras();
-  examples(*bench, {"./sluice bench nvme /mnt/nvme0", "./sluice bench --help"});
+  add_of_script(app, "test", "run the tests, as ./sluice test [CTEST ARGUMENTS]",
+                {"./sluice test", "./sluice test -R config"});
+  add_of_script(app, "bench", "measure drives and memory, as ./sluice bench nvme PATH (README.md)",
+                {"./sluice bench nvme /mnt/nvme0", "./sluice bench --help"});
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     refuse(app, e);
-  }
-  if (test->parsed()) {
-    throw sluice::Error(sluice::Errc::kConfig,
-                        "the tests are run by the script ./sluice in the repository's folder");
-  }
-  if (bench->parsed()) {
-    throw sluice::Error(
-        sluice::Errc::kConfig,
-        "drives and memory are measured by the script ./sluice in the repository's folder");
   }
   if (train->parsed() && !arguments.dry_run) {
     return cli::train(arguments.file, arguments.overrides, cli::DryRun::kNo);
