@@ -85,10 +85,7 @@ class Stored : public FirstValues {
                  fmt::format("{}: has no tensor '{}' of shape [{}], which config.json asks for",
                              path_, tensor.name, fmt::join(tensor.shape, ", ")));
     const checkpoint::Entry& entry = reader_.entry(name);
-    constexpr std::array<std::string_view, 3> kRead = {"F32", "BF16", "F16"};
-    SLUICE_CHECK(std::ranges::find(kRead, entry.dtype) != kRead.end(), kFormat,
-                 fmt::format("{}: tensor '{}' is {}; only F32, BF16 and F16 are read: convert it",
-                             path_, name, entry.dtype));
+    reader_.check_readable(name);
     SLUICE_CHECK(entry.shape == tensor.shape, kFormat,
                  fmt::format("{}: tensor '{}' has shape [{}], config.json asks for [{}]", path_,
                              name, fmt::join(entry.shape, ", "), fmt::join(tensor.shape, ", ")));
