@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <ranges>
 #include <set>
 #include <utility>
@@ -15,7 +16,9 @@
 namespace sluice::checkpoint {
 namespace {
 
-constexpr std::size_t kStagingElems = 256 * 1024;
+// Read at a time: what keeps a drive busy, and is still in a cache when it is widened.
+constexpr std::size_t kPieceElems = 1024 * 1024;
+constexpr std::size_t kWidenedElems = 1024;
 
 struct Parsed {
   std::vector<Entry> entries;
@@ -58,14 +61,22 @@ Parsed read_header(const File& file) {
   return {parse_header(text, size - data, name), data};
 }
 
+/// Each piece is read into its own upper half and widened from its beginning, so nothing is
+/// overwritten before it has been used, and no memory is needed.
 template <class Half>
 void read_halves(const File& file, Bytes at, std::span<float> out) {
-  std::vector<Half> staging(std::min(out.size(), kStagingElems));
+  std::array<Half, kWidenedElems> halves;
   while (!out.empty()) {
-    const auto piece = std::span(staging).first(std::min(out.size(), staging.size()));
-    file.read(at, std::as_writable_bytes(piece));
-    std::ranges::transform(piece, out.begin(), [](Half x) { return to_float(x); });
-    at += piece.size_bytes();
+    const auto piece = out.first(std::min(out.size(), kPieceElems));
+    const auto raw = std::as_writable_bytes(piece).last(piece.size() * sizeof(Half));
+    file.read(at, raw);
+    for (std::size_t i = 0; i < piece.size(); i += halves.size()) {
+      const std::size_t n = std::min(halves.size(), piece.size() - i);
+      std::memcpy(halves.data(), &raw[i * sizeof(Half)], n * sizeof(Half));
+      std::transform(halves.begin(), halves.begin() + static_cast<std::ptrdiff_t>(n), &piece[i],
+                     [](Half x) { return to_float(x); });
+    }
+    at += raw.size();
     out = out.subspan(piece.size());
   }
 }
@@ -182,6 +193,10 @@ const Reader::Located& Reader::locate(std::string_view name) const {
 
 const Entry& Reader::entry(std::string_view name) const {
   return locate(name).entry;
+}
+
+const std::filesystem::path& Reader::file_of(std::string_view name) const {
+  return files_[locate(name).file].path();
 }
 
 void Reader::check_readable(std::string_view name) const {

@@ -75,7 +75,8 @@ Session::Assembly::Assembly(Session& s)
       host(s.setup_, s.plan_.catalog.routes, rules, *s.first_values_, batches, optimizer),
       writer(*s.setup_.model, s.job_.final_dtype,
              (std::filesystem::path(s.job_.folder) / "final").string(), s.job_.shard_size,
-             s.job_.companions),
+             s.job_.companions,
+             [this](std::size_t count, const auto& work) { optimizer.for_grains(count, work); }),
       conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer) {
   first_touch(memory, s.plan_.catalog.tags, s.stream_, optimizer);
   if (store) store->enrol(reached_by_drives(memory, s.setup_.sharing));

@@ -31,14 +31,15 @@ std::atomic<std::size_t> most_live{0};
 
 }  // namespace
 
-void* operator new(std::size_t size) {
+// Not inlined: the compiler would see malloc and delete, or new and free, as a pair.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   void* const memory = std::malloc(size);
   if (memory == nullptr) throw std::bad_alloc();
   const std::size_t now = live += ::malloc_usable_size(memory);
   if (now > most_live) most_live = now;
   return memory;
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   if (memory != nullptr) live -= ::malloc_usable_size(memory);
   std::free(memory);
 }

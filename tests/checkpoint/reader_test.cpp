@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -58,6 +59,24 @@ TEST(Reader, ReadsHalfPrecision) {
   folder.write("m.safetensors", bytes);
   EXPECT_EQ(Reader(folder / "m.safetensors").read("a"),
             (std::vector<float>{1.0F, -2.5F, 0x1p-24F}));
+}
+
+TEST(Reader, WidensMoreThanItReadsAtATime) {
+  const TempFolder folder;
+  constexpr std::int64_t kElems = (std::int64_t{5} << 19) + 77;
+  std::string bytes = make_header({{"a", "BF16", {kElems}, 0, 2 * kElems}});
+  std::vector<float> expected;
+  for (std::int64_t i = 0; i < kElems; ++i) {
+    const Bf16 value = {static_cast<std::uint16_t>(i % 0x7f00)};
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+    expected.push_back(to_float(value));
+  }
+  folder.write("m", bytes);
+  const Reader reader(folder / "m");
+  EXPECT_TRUE(reader.read("a") == expected);
+  std::vector<float> part(expected.size() - 5);
+  reader.read("a", 3, part);
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), expected.begin() + 3));
 }
 
 TEST(Reader, SaysThatAPickleIsNone) {
