@@ -197,6 +197,11 @@ void Optimizer::publish(Published out, std::span<const float> master) const {
   });
 }
 
+void Optimizer::for_grains(
+    std::size_t count, const std::function<void(std::size_t begin, std::size_t end)>& work) const {
+  parts_->workers.for_grains(count, work);
+}
+
 Isa Optimizer::isa() const {
   return parts_->isa;
 }

@@ -26,6 +26,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -102,6 +103,12 @@ class Optimizer {
   void add(std::span<float> out, Gradient a, Gradient b) const;
   /// out = master, rounded to nearest even.
   void publish(Published out, std::span<const float> master) const;
+
+  /// Other work on the same threads: calls it for disjoint ranges of elements that together are
+  /// [0, count) and begin on grains. What one of them throws comes out when all under way have
+  /// ended.
+  void for_grains(std::size_t count,
+                  const std::function<void(std::size_t begin, std::size_t end)>& work) const;
 
   Isa isa() const;
   unsigned threads() const;

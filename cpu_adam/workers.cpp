@@ -54,14 +54,23 @@ class Job final : public RangeJob {
 
   void run(std::size_t first_grain, std::size_t last_grain) override {
     happens_after(&forked_);
-    {
-      const DefaultFloatingPoint guard;
-      work_(first_grain * kGrainElems, std::min(last_grain * kGrainElems, count_));
-    }
-    happens_before(&joined_);
+    const Joined joined(*this);  // also by an exception
+    const DefaultFloatingPoint guard;
+    work_(first_grain * kGrainElems, std::min(last_grain * kGrainElems, count_));
   }
 
  private:
+  class Joined {
+   public:
+    explicit Joined(Job& job) : job_(job) {}
+    ~Joined() { happens_before(&job_.joined_); }
+    Joined(const Joined&) = delete;
+    Joined& operator=(const Joined&) = delete;
+
+   private:
+    Job& job_;
+  };
+
   const std::size_t count_;
   const RangeWork& work_;
   char forked_ = 0;  // two addresses, never read

@@ -36,13 +36,13 @@ class Scratch {
   std::string path_;
 };
 
-/// `bench RUN.yaml [KEY=VALUE ...]`; the exit code.
+/// `bench FIRST [MORE ...]`, with `usage` to say what these are; the exit code.
 template <class Bench>
-int run_bench(int argc, char** argv, Bench bench) {
+int run_bench(int argc, char** argv, const char* usage, Bench bench) {
   tensor::require_process_environment(argv);
   app::prepare_process();
   if (argc < 2) {
-    fmt::print(stderr, "usage: {} RUN.yaml [KEY=VALUE ...]\n", argv[0]);
+    fmt::print(stderr, "usage: {} {}\n", argv[0], usage);
     return 2;
   }
   try {

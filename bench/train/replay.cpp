@@ -155,5 +155,5 @@ void bench(const std::string& file, const std::vector<std::string>& overrides) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  return sluice::run_bench(argc, argv, sluice::bench);
+  return sluice::run_bench(argc, argv, "RUN.yaml [KEY=VALUE ...]", sluice::bench);
 }

@@ -70,7 +70,7 @@ void File::reserve(Bytes size) {
   }
 }
 
-void File::write(Bytes offset, std::span<const std::byte> data) {
+void File::write(Bytes offset, std::span<const std::byte> data) const {
   while (!data.empty()) {
     const ssize_t n = ::pwrite(fd_, data.data(), data.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
@@ -92,6 +92,11 @@ void File::read(Bytes offset, std::span<std::byte> out) const {
     out = out.subspan(static_cast<std::size_t>(n));
     offset += static_cast<Bytes>(n);
   }
+}
+
+void File::begin_sync(Bytes offset, Bytes length) const {
+  ::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(length),
+                    SYNC_FILE_RANGE_WRITE);
 }
 
 void File::sync() {

@@ -28,6 +28,7 @@ constexpr std::array kWidths = {
     Width{"BOOL", 1},    Width{"U8", 1},  Width{"I8", 1},  Width{"F8_E4M3", 1}, Width{"I16", 2},
     Width{"F8_E5M2", 1}, Width{"U16", 2}, Width{"F16", 2}, Width{"BF16", 2},    Width{"I32", 4},
     Width{"U32", 4},     Width{"F32", 4}, Width{"F64", 8}, Width{"I64", 8},     Width{"U64", 8},
+    Width{"F8_E8M0", 1}, Width{"C64", 8},
 };
 
 /// Turns the JSON of one tensor into an entry; every doubt is a kFormat with the file's name.
@@ -95,6 +96,15 @@ class EntryParser {
   Bytes data_bytes_;
 };
 
+/// Free text by name; nothing here needs it.
+void check_metadata(const json& value, std::string_view file) {
+  const auto is_text = [](const json& member) { return member.is_string(); };
+  SLUICE_CHECK(value.is_object() && std::all_of(value.begin(), value.end(), is_text), kFormat,
+               fmt::format("{}: __metadata__ is no table of texts; the file is damaged: copy it "
+                           "again",
+                           file));
+}
+
 }  // namespace
 
 std::uint64_t Entry::numel() const {
@@ -113,13 +123,6 @@ std::string_view dtype_name(DType dtype) {
   return {};
 }
 
-std::optional<DType> dtype_of(std::string_view name) {
-  for (const DType d : {DType::kF32, DType::kBf16}) {
-    if (dtype_name(d) == name) return d;
-  }
-  return std::nullopt;
-}
-
 std::vector<Entry> parse_header(std::string_view text, Bytes data_bytes, std::string_view file) {
   const json root = parse_bounded_json(text, file);
   SLUICE_CHECK(root.is_object(), kFormat,
@@ -127,7 +130,11 @@ std::vector<Entry> parse_header(std::string_view text, Bytes data_bytes, std::st
   const EntryParser parser(file, data_bytes);
   std::vector<Entry> entries;
   for (const auto& [name, value] : root.items()) {
-    if (name != "__metadata__") entries.push_back(parser.parse(name, value));
+    if (name == "__metadata__") {
+      check_metadata(value, file);
+    } else {
+      entries.push_back(parser.parse(name, value));
+    }
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

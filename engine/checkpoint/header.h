@@ -3,11 +3,11 @@
 /// Layout  u64 length of the JSON (little-endian), the JSON padded with spaces to 8 bytes, the data
 /// Units   bytes; `begin` and `end` count from the start of the data
 /// Throws  kFormat, naming the file and the reason, for anything that is no such header: too long,
-///         no JSON, a tensor out of range, of the wrong size, overlapping another, or a hole
+///         no JSON, a tensor out of range, of the wrong size, overlapping another, a hole, or
+///         metadata that is no text
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,8 +32,6 @@ struct Entry {
 
 /// "F32" or "BF16".
 std::string_view dtype_name(DType dtype);
-/// Nothing when sluice does not compute in it.
-std::optional<DType> dtype_of(std::string_view name);
 
 /// The entries in the order of their data. `data_bytes` is what the file holds after the header;
 /// `file` is for messages.

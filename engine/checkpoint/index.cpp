@@ -8,6 +8,15 @@
 #include "engine/checkpoint/json.h"
 
 namespace sluice::checkpoint {
+namespace {
+
+/// Of a file in this folder: no path, nothing hidden, nothing that a system call would cut off.
+bool is_plain_name(std::string_view name) {
+  using namespace std::string_view_literals;
+  return !name.empty() && name.front() != '.' && name.find_first_of("/\0"sv) == name.npos;
+}
+
+}  // namespace
 
 WeightMap parse_index(std::string_view text, std::string_view file) {
   const nlohmann::json root = parse_bounded_json(text, file);
@@ -17,9 +26,7 @@ WeightMap parse_index(std::string_view text, std::string_view file) {
   WeightMap weights;
   for (const auto& [tensor, value] : map->items()) {
     const auto* name = value.get_ptr<const std::string*>();
-    SLUICE_CHECK(name != nullptr && !name->empty() && name->front() != '.' &&
-                     name->find('/') == std::string::npos,
-                 kFormat,
+    SLUICE_CHECK(name != nullptr && is_plain_name(*name), kFormat,
                  fmt::format("{}: tensor '{}' is said to be in {}, which is no file beside it",
                              file, tensor, value.dump()));
     weights.emplace(tensor, *name);

@@ -3,14 +3,23 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
 
 namespace sluice::checkpoint {
 namespace {
 
+using nlohmann::json;
+
 // A safetensors header is three deep: the table, a tensor, its numbers.
 constexpr int kMaxDepth = 4;
+// A value takes up to a hundred bytes of memory for two of text. The largest models have 100,000
+// tensors, each eight values.
+constexpr std::size_t kMaxValues = std::size_t{1} << 21;
 
 Error refusal(std::string_view file, std::string_view reason) {
   return {Errc::kFormat,
@@ -19,13 +28,42 @@ Error refusal(std::string_view file, std::string_view reason) {
                       file, reason)};
 }
 
+/// Looks at each value as it is parsed, before more memory goes to the next.
+class Bounds {
+ public:
+  explicit Bounds(std::string_view file) : file_(file) {}
+
+  void see(int depth, json::parse_event_t event, const json& parsed) {
+    using Event = json::parse_event_t;
+    if (depth > kMaxDepth) throw refusal(file_, "nested too deep");
+    if (event != Event::object_end && event != Event::array_end && ++values_ > kMaxValues) {
+      throw refusal(file_, fmt::format("more than {} values", kMaxValues));
+    }
+    if (event == Event::object_start) keys_.emplace_back();
+    if (event == Event::object_end) keys_.pop_back();
+    if (event == Event::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!keys_.back().insert(key).second) {
+        throw refusal(file_, fmt::format("'{}' stands in one table twice", key));
+      }
+    }
+  }
+
+ private:
+  std::string_view file_;
+  std::size_t values_ = 0;
+  std::vector<std::set<std::string>> keys_;  // of each open table
+};
+
 }  // namespace
 
-nlohmann::json parse_bounded_json(std::string_view text, std::string_view file) {
-  using nlohmann::json;
+json parse_bounded_json(std::string_view text, std::string_view file) {
+  // The parser would take it for the end, and leave unread what follows.
+  if (text.find('\0') != text.npos) throw refusal(file, "a zero byte in the text");
   try {
-    return json::parse(text, [file](int depth, json::parse_event_t, const json&) {
-      if (depth > kMaxDepth) throw refusal(file, "nested too deep");
+    return json::parse(text, [bounds = Bounds(file)](int depth, json::parse_event_t event,
+                                                     const json& parsed) mutable {
+      bounds.see(depth, event, parsed);
       return true;
     });
   } catch (const json::exception& e) {

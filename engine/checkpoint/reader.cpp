@@ -1,9 +1,12 @@
 #include "engine/checkpoint/reader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -13,12 +16,31 @@
 namespace sluice::checkpoint {
 namespace {
 
-constexpr std::size_t kStagingElems = 256 * 1024;
+// Read at a time: what keeps a drive busy, and is still in a cache when it is widened.
+constexpr std::size_t kPieceElems = 1024 * 1024;
+constexpr std::size_t kWidenedElems = 1024;
 
 struct Parsed {
   std::vector<Entry> entries;
   Bytes data;  // where the data begins
 };
+
+/// What to do about one, whatever it is called.
+Error pickle(const std::filesystem::path& path) {
+  return {Errc::kFormat,
+          fmt::format("{}: is a pickle of torch, which may run programs when it is read; load it "
+                      "in transformers and save it again with save_pretrained, which writes "
+                      "safetensors",
+                      path.string())};
+}
+
+/// By its first bytes: torch's archive, or what torch wrote before there was one.
+bool begins_like_a_pickle(std::uint64_t first_bytes) {
+  constexpr std::uint64_t kZip = 0x04034b50;
+  const std::uint64_t protocol = first_bytes >> 8 & 0xff;
+  return (first_bytes & 0xffffffff) == kZip ||
+         ((first_bytes & 0xff) == 0x80 && protocol >= 2 && protocol <= 5);
+}
 
 Parsed read_header(const File& file) {
   const std::string name = file.path().string();
@@ -28,6 +50,7 @@ Parsed read_header(const File& file) {
                fmt::format("{}: {} bytes are no safetensors file", name, size));
   file.read(0, std::as_writable_bytes(std::span(&length, 1)));
   const Bytes most = std::min(kMaxHeader, size - sizeof length);
+  if (length > most && begins_like_a_pickle(length)) throw pickle(file.path());
   SLUICE_CHECK(length <= most, kFormat,
                fmt::format("{}: claims a header of {} bytes, at most {} can be; it is damaged, or "
                            "no safetensors file",
@@ -38,27 +61,55 @@ Parsed read_header(const File& file) {
   return {parse_header(text, size - data, name), data};
 }
 
+/// Each piece is read into its own upper half and widened from its beginning, so nothing is
+/// overwritten before it has been used, and no memory is needed.
 template <class Half>
 void read_halves(const File& file, Bytes at, std::span<float> out) {
-  std::vector<Half> staging(std::min(out.size(), kStagingElems));
+  std::array<Half, kWidenedElems> halves;
   while (!out.empty()) {
-    const auto piece = std::span(staging).first(std::min(out.size(), staging.size()));
-    file.read(at, std::as_writable_bytes(piece));
-    std::ranges::transform(piece, out.begin(), [](Half x) { return to_float(x); });
-    at += piece.size_bytes();
+    const auto piece = out.first(std::min(out.size(), kPieceElems));
+    const auto raw = std::as_writable_bytes(piece).last(piece.size() * sizeof(Half));
+    file.read(at, raw);
+    for (std::size_t i = 0; i < piece.size(); i += halves.size()) {
+      const std::size_t n = std::min(halves.size(), piece.size() - i);
+      std::memcpy(halves.data(), &raw[i * sizeof(Half)], n * sizeof(Half));
+      std::transform(halves.begin(), halves.begin() + static_cast<std::ptrdiff_t>(n), &piece[i],
+                     [](Half x) { return to_float(x); });
+    }
+    at += raw.size();
     out = out.subspan(piece.size());
   }
 }
 
+void read_floats(const File& file, Bytes at, std::span<float> out) {
+  file.read(at, std::as_writable_bytes(out));
+}
+
+struct Readable {
+  std::string_view dtype;
+  Bytes width;
+  void (*read)(const File&, Bytes at, std::span<float> out);
+};
+constexpr std::array kReadable = {Readable{"F32", 4, read_floats},
+                                  Readable{"BF16", 2, read_halves<Bf16>},
+                                  Readable{"F16", 2, read_halves<Fp16>}};
+
+const Readable& readable(const Entry& entry, const File& file) {
+  const auto* const found = std::ranges::find(kReadable, entry.dtype, &Readable::dtype);
+  SLUICE_CHECK(found != kReadable.end(), kFormat,
+               fmt::format("{}: tensor '{}' is {}; only {} are read: convert it",
+                           file.path().string(), entry.name, entry.dtype,
+                           fmt::join(kReadable | std::views::transform(&Readable::dtype), ", ")));
+  return *found;
+}
+
 /// Of a folder without safetensors.
 Error no_weights(const std::filesystem::path& folder) {
+  constexpr std::array<std::string_view, 4> kOfTorch = {".bin", ".pt", ".pth", ".ckpt"};
   std::error_code ignored;
-  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
-    if (!std::filesystem::exists(folder / name, ignored)) continue;
-    return {Errc::kFormat,
-            fmt::format("{}: is a pickle, which may run programs when it is read; load it in "
-                        "transformers and save it again as safetensors",
-                        (folder / name).string())};
+  for (const auto& file : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string ending = file.path().extension().string();
+    if (std::ranges::find(kOfTorch, ending) != kOfTorch.end()) return pickle(file.path());
   }
   return {Errc::kIo,
           fmt::format("{}: has no {}, and no {} of several files; is it what save_pretrained "
@@ -102,7 +153,13 @@ void Reader::add_indexed(const std::filesystem::path& folder) {
   const WeightMap weights = parse_index(read_text(index, kMaxHeader), index.string());
   std::set<std::string> files;
   for (const auto& [tensor, file] : weights) files.insert(file);
-  for (const std::string& file : files) add(folder / file);
+  std::error_code ignored;
+  for (const std::string& file : files) {
+    SLUICE_CHECK(std::filesystem::exists(folder / file, ignored), kIo,
+                 fmt::format("{}: names {}, which is not there; copy the folder again",
+                             index.string(), file));
+    add(folder / file);
+  }
 
   for (const auto& [tensor, file] : weights) {
     const auto at = tensors_.find(tensor);
@@ -138,6 +195,15 @@ const Entry& Reader::entry(std::string_view name) const {
   return locate(name).entry;
 }
 
+const std::filesystem::path& Reader::file_of(std::string_view name) const {
+  return files_[locate(name).file].path();
+}
+
+void Reader::check_readable(std::string_view name) const {
+  const Located& t = locate(name);
+  readable(t.entry, files_[t.file]);
+}
+
 std::vector<float> Reader::read(std::string_view name) const {
   const Entry& e = entry(name);
   std::vector<float> out(e.numel());
@@ -152,18 +218,8 @@ void Reader::read(std::string_view name, std::uint64_t first, std::span<float> o
       first <= numel && out.size() <= numel - first, kLogic,
       fmt::format("{} elements at {} leave tensor '{}' of {}", out.size(), first, name, numel));
   const File& file = files_[t.file];
-  const Bytes begin = t.data + t.entry.begin;
-  if (t.entry.dtype == "F32") {
-    file.read(begin + first * sizeof(float), std::as_writable_bytes(out));
-  } else if (t.entry.dtype == "BF16") {
-    read_halves<Bf16>(file, begin + first * sizeof(Bf16), out);
-  } else if (t.entry.dtype == "F16") {
-    read_halves<Fp16>(file, begin + first * sizeof(Fp16), out);
-  } else {
-    throw Error(Errc::kFormat,
-                fmt::format("{}: tensor '{}' is {}; only F32, BF16 and F16 are read: convert it",
-                            file.path().string(), name, t.entry.dtype));
-  }
+  const Readable& as = readable(t.entry, file);
+  as.read(file, t.data + t.entry.begin + first * as.width, out);
 }
 
 }  // namespace sluice::checkpoint

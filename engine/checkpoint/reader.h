@@ -29,6 +29,9 @@ class Reader {
   bool contains(std::string_view name) const;
   /// kFormat when there is no such tensor.
   const Entry& entry(std::string_view name) const;
+  const std::filesystem::path& file_of(std::string_view name) const;
+  /// kFormat when read() cannot turn the tensor's dtype into fp32.
+  void check_readable(std::string_view name) const;
 
   /// A whole tensor, row by row, as fp32.
   std::vector<float> read(std::string_view name) const;

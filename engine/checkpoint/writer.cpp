@@ -13,8 +13,8 @@
 namespace sluice::checkpoint {
 namespace {
 
-// Converted at a time: small enough for a cache, large enough for a disk.
-constexpr std::size_t kStagingElems = 256 * 1024;
+// Rounded and written at a time: small enough for a cache, large enough for a disk.
+constexpr std::size_t kPieceElems = 256 * 1024;
 
 // Room for config.json, the index and the file system's own needs.
 constexpr Bytes kSpareSpace = 1_MiB;
@@ -69,6 +69,18 @@ std::vector<std::vector<Item>> shards_of(std::vector<Item> items, Bytes shard_si
   return shards;
 }
 
+/// The disk begins at once, so that little is left for sync().
+void put_piece(const File& file, Bytes at, std::span<const float> values, DType dtype) {
+  auto bytes = std::as_bytes(values);
+  if (dtype == DType::kBf16) {
+    thread_local std::vector<Bf16> rounded(kPieceElems);
+    std::transform(values.begin(), values.end(), rounded.begin(), to_bf16);
+    bytes = std::as_bytes(std::span(rounded).first(values.size()));
+  }
+  file.write(at, bytes);
+  file.begin_sync(at, bytes.size());
+}
+
 std::string header_of(const std::vector<Item>& shard) {
   std::vector<Entry> entries;
   for (const Item& item : shard) entries.push_back(item.entry);
@@ -77,9 +89,18 @@ std::string header_of(const std::vector<Item>& shard) {
 
 }  // namespace
 
+void in_one_piece(std::size_t count,
+                  const std::function<void(std::size_t begin, std::size_t end)>& work) {
+  work(0, count);
+}
+
 Writer::Writer(const shape::Model& model, DType dtype, const std::filesystem::path& folder,
-               Bytes shard_size, Companions companions)
-    : decoder_(model.decoder), companions_(std::move(companions)), dtype_(dtype), folder_(folder) {
+               Bytes shard_size, Companions companions, Each each)
+    : decoder_(model.decoder),
+      companions_(std::move(companions)),
+      dtype_(dtype),
+      folder_(folder),
+      each_(std::move(each)) {
   for (const shape::Segment& s : model.segments) {
     zero::Layout layout = zero::make_layout(s);
     std::vector<Place> places(layout.tensors.size());
@@ -134,22 +155,15 @@ void Writer::write(int segment, std::uint64_t first_elem, std::span<const float>
   state_ = State::kOpen;
 }
 
-void Writer::put(const Place& place, std::uint64_t first, std::span<const float> values) {
-  File& file = files_[place.file];
-  Bytes at = place.offset + first * size_of(dtype_);
-  if (dtype_ == DType::kF32) {
-    file.write(at, std::as_bytes(values));
-    return;
-  }
-  staging_.resize(kStagingElems);
-  while (!values.empty()) {
-    const auto piece = values.first(std::min(values.size(), kStagingElems));
-    std::transform(piece.begin(), piece.end(), staging_.begin(), to_bf16);
-    const auto bytes = std::as_bytes(std::span(staging_).first(piece.size()));
-    file.write(at, bytes);
-    at += bytes.size();
-    values = values.subspan(piece.size());
-  }
+void Writer::put(const Place& place, std::uint64_t first, std::span<const float> values) const {
+  const File& file = files_[place.file];
+  const Bytes at = place.offset + first * size_of(dtype_);
+  each_(values.size(), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; i += kPieceElems) {
+      const auto piece = values.subspan(i, std::min(kPieceElems, end - i));
+      put_piece(file, at + i * size_of(dtype_), piece, dtype_);
+    }
+  });
 }
 
 void Writer::check_complete() const {

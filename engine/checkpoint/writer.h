@@ -9,8 +9,10 @@
 ///         dropping it is left
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,12 +29,21 @@
 
 namespace sluice::checkpoint {
 
+/// Has work done for disjoint ranges that together are [0, count), in any order, on any threads;
+/// returns when all are done, and throws what one of them threw.
+using Each = std::function<void(std::size_t count,
+                                const std::function<void(std::size_t begin, std::size_t end)>&)>;
+
+/// The caller's thread alone.
+void in_one_piece(std::size_t count,
+                  const std::function<void(std::size_t begin, std::size_t end)>& work);
+
 class Writer {
  public:
   /// Checks and claims the space at once. More than `shard_size` bytes go to several files with an
-  /// index; a tensor is never cut.
+  /// index; a tensor is never cut. `each` rounds and writes the parts of what write() is given.
   Writer(const shape::Model& model, DType dtype, const std::filesystem::path& folder,
-         Bytes shard_size = 5_GiB, Companions companions = {});
+         Bytes shard_size = 5_GiB, Companions companions = {}, Each each = in_one_piece);
 
   /// Elements first_elem, ... of a segment: pieces of any size in any order, every element once.
   /// Rounded to the dtype (nearest, ties to even); padding is dropped.
@@ -54,7 +65,7 @@ class Writer {
     Coverage written;
   };
 
-  void put(const Place& place, std::uint64_t first, std::span<const float> values);
+  void put(const Place& place, std::uint64_t first, std::span<const float> values) const;
   void check_complete() const;
   void check_open(std::string_view asked) const;
   std::string config_text() const;
@@ -67,7 +78,7 @@ class Writer {
   std::vector<File> files_;
   WeightMap weights_;
   Bytes total_ = 0;
-  std::vector<Bf16> staging_;
+  Each each_;
   State state_ = State::kOpen;
 };
 

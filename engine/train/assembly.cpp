@@ -36,11 +36,13 @@ std::optional<nvme::Store> open_store(const Job& job, Bytes bytes,
       speeds, job.hooks.wrap_queue);
 }
 
-std::optional<checkpoint::Writer> open_writer(const Job& job, const shape::Model& model) {
+std::optional<checkpoint::Writer> open_writer(const Job& job, const shape::Model& model,
+                                              const cpu_adam::Optimizer& optimizer) {
   if (!job.saves) return std::nullopt;
-  return std::make_optional<checkpoint::Writer>(model, job.final_dtype,
-                                                std::filesystem::path(job.folder) / "final",
-                                                job.shard_size, job.companions);
+  return std::make_optional<checkpoint::Writer>(
+      model, job.final_dtype, std::filesystem::path(job.folder) / "final", job.shard_size,
+      job.companions,
+      [&optimizer](std::size_t count, const auto& work) { optimizer.for_grains(count, work); });
 }
 
 /// All that a drive may be read into or written from: the host's memory.
@@ -81,7 +83,7 @@ Session::Assembly::Assembly(Session& s)
       ledger(s.plan_.limits.tiers),
       memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
       host(s.setup_, s.plan_.catalog.routes, rules, *s.first_values_, batches, optimizer),
-      writer(open_writer(s.job_, *s.setup_.model)),
+      writer(open_writer(s.job_, *s.setup_.model, optimizer)),
       conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer ? &*writer : nullptr) {
   first_touch(memory, s.plan_.catalog.tags, s.stream_, optimizer);
   if (store) store->enrol(reached_by_drives(memory, s.setup_.sharing));

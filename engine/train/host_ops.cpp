@@ -110,22 +110,30 @@ void HostOps::load_batch(const OpBytes& op) const {
 }
 
 void HostOps::init_state(const OpBytes& op) const {
-  const shape::Segment& segment = setup_.model->segments[index(op.where.segment)];
-  const zero::Layout& layout = setup_.layouts[index(op.where.segment)];
   const zero::Chunk& c = chunk(op.where);
   const cpu_adam::State state = state_of(op);
-  for (const zero::Run& run : zero::runs(segment, layout, c)) {
-    const auto values = state.master.subspan(run.first_elem - c.first_elem, run.elems);
+  optimizer_.for_grains(c.elems, [&](std::size_t begin, std::size_t end) {
+    const auto part = [&](std::span<float> all) { return all.subspan(begin, end - begin); };
+    first_masters(op.where.segment, c.first_elem + begin, part(state.master));
+    std::ranges::fill(part(state.m), 0.0F);
+    std::ranges::fill(part(state.v), 0.0F);
+  });
+  optimizer_.publish(fresh(op, setup_.compute, 0, c.elems), state.master);
+}
+
+/// From element `first` of the segment on; padding is zero.
+void HostOps::first_masters(int segment, std::uint64_t first, std::span<float> out) const {
+  const shape::Segment& s = setup_.model->segments[index(segment)];
+  const zero::Layout& layout = setup_.layouts[index(segment)];
+  for (const zero::Run& run : zero::runs(s, layout, {first, out.size()})) {
+    const auto values = out.subspan(run.first_elem - first, run.elems);
     if (run.tensor < 0) {
-      std::fill(values.begin(), values.end(), 0.0F);
+      std::ranges::fill(values, 0.0F);
       continue;
     }
     const auto t = static_cast<std::size_t>(run.tensor);
-    first_values_.fill(segment.tensors[t], run.first_elem - layout.tensors[t].offset_elems, values);
+    first_values_.fill(s.tensors[t], run.first_elem - layout.tensors[t].offset_elems, values);
   }
-  std::fill(state.m.begin(), state.m.end(), 0.0F);
-  std::fill(state.v.begin(), state.v.end(), 0.0F);
-  optimizer_.publish(fresh(op, setup_.compute, 0, c.elems), state.master);
 }
 
 void HostOps::accumulate(const OpBytes& op) const {

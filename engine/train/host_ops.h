@@ -59,6 +59,7 @@ class HostOps {
  private:
   void load_batch(const OpBytes& op) const;
   void init_state(const OpBytes& op) const;
+  void first_masters(int segment, std::uint64_t first, std::span<float> out) const;
   void accumulate(const OpBytes& op) const;
   void add_uses(const OpBytes& op) const;
   void norm(const OpBytes& op) const;

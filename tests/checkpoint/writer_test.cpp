@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "engine/checkpoint/header.h"
 #include "engine/checkpoint/reader.h"
@@ -122,6 +124,44 @@ TEST(Writer, ConvertsTensorsLargerThanItsBuffer) {
   write_all(writer, model);
   writer.finish();
   expect_weights(folder / "final", model, DType::kBf16);
+}
+
+/// On a thread per range, cut where no piece of the writer ends.
+void on_threads(std::size_t count, const std::function<void(std::size_t, std::size_t)>& work) {
+  constexpr std::size_t kRange = 301'007;
+  std::vector<std::jthread> threads;
+  for (std::size_t at = 0; at < count; at += kRange) {
+    threads.emplace_back([&work, at, end = std::min(count, at + kRange)] { work(at, end); });
+  }
+}
+
+TEST(Writer, WritesTheSameBytesOnAnyNumberOfThreads) {
+  const TempFolder folder;
+  shape::Decoder d = small_model("gpt2").decoder;
+  d.vocab = 50000;  // 1,200,000 elements in the embedding
+  const shape::Model model = shape::make_model(d);
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    const std::string one = std::string("one-") + std::string(name_of(dtype));
+    const std::string many = std::string("many-") + std::string(name_of(dtype));
+    Writer alone(model, dtype, folder / one);
+    Writer together(model, dtype, folder / many, 5_GiB, {}, on_threads);
+    for (Writer* writer : {&alone, &together}) {
+      write_all(*writer, model);
+      writer->finish();
+    }
+    EXPECT_TRUE(folder.read(one + "/model.safetensors") ==
+                folder.read(many + "/model.safetensors"));
+    expect_weights(folder / many, model, dtype);
+  }
+}
+
+TEST(Writer, IsOverAfterAThreadFailed) {
+  const TempFolder folder;
+  const shape::Model model = small_model("gpt2");
+  Writer writer(model, DType::kBf16, folder / "final", 5_GiB, {},
+                [](std::size_t, const auto&) { throw Error(Errc::kIo, "on a thread"); });
+  expect_error(Errc::kIo, {"on a thread"}, [&] { writer.write(0, 0, flat(model, 0)); });
+  expect_error(Errc::kLogic, {"after an error"}, [&] { writer.finish(); });
 }
 
 TEST(Writer, SplitsLargeModelsIntoFilesWithAnIndex) {

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -11,7 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "tests/support/errors.h"
 
 namespace sluice::cpu_adam {
 namespace {
@@ -42,6 +45,22 @@ TEST(Workers, CutACountAtGrainsIntoRangesThatCoverItOnce) {
       }
       EXPECT_EQ(end, count);
     }
+  }
+}
+
+TEST(Workers, ThrowWhatTheirWorkThrowsAndWorkAgain) {
+  for (const unsigned threads : {1U, 3U}) {
+    const Workers workers(threads);
+    std::atomic<int> inside{0};
+    const auto fail_at_the_end = [&](std::size_t, std::size_t last) {
+      ++inside;
+      --inside;
+      if (last == 64 * kGrainElems) throw Error(Errc::kFormat, "the last grain");
+    };
+    test::expect_error(Errc::kFormat, {"the last grain"},
+                       [&] { workers.for_grains(64 * kGrainElems, fail_at_the_end); });
+    EXPECT_EQ(inside, 0) << "nothing of it goes on";
+    EXPECT_NO_THROW(workers.for_grains(63 * kGrainElems, fail_at_the_end));
   }
 }
 

@@ -113,10 +113,19 @@ TEST_F(FirstValuesTest, WhatDoesNotFitIsNamed) {
   refuses({"extra", "belongs to no part"}, [](Tensors& t) { t["extra"] = {{1}, {0.0F}}; });
   refuses({norm_.name, "[1, ", "asks for ["},
           [&](Tensors& t) { t[norm_.name].shape.insert(t[norm_.name].shape.begin(), 1); });
-  refuses({norm_.name, "element 3", "nan", "damaged"},
+  refuses({"model.safetensors", norm_.name, "element 3", "nan", "damaged"},
           [&](Tensors& t) { t[norm_.name].values[3] = std::numeric_limits<float>::quiet_NaN(); });
   refuses({norm_.name, "inf"},
           [&](Tensors& t) { t[norm_.name].values[0] = std::numeric_limits<float>::infinity(); });
+}
+
+TEST_F(FirstValuesTest, OfATypeThatIsNotReadAreRefusedBeforeAnythingIsRead) {
+  save(folder_, weights_of(model_));
+  std::string bytes = folder_.read("model.safetensors");
+  bytes.replace(bytes.find("F32"), 3, "I32");
+  folder_.write("model.safetensors", bytes);
+  expect_error(Errc::kFormat, {"model.safetensors", "is I32; only F32, BF16, F16 are read"},
+               [&] { stored_values(folder_.path(), model_); });
 }
 
 TEST_F(FirstValuesTest, ConstantsBesideTheWeightsAreLeftAlone) {

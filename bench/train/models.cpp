@@ -1,0 +1,202 @@
+/// How fast weights come in and go out, beside what fio reads and writes on the same drive.
+///
+///   models FOLDER [ROUNDS]
+///
+/// Makes a Llama of 0.84 billion parameters in FOLDER (1.7 GB of bf16), loads it and saves it again
+/// as a run of no steps does: with the state in host memory (12 GiB of it) and on the drive. The
+/// page cache holds none of the model before. fio takes turns with that; what it reads and writes
+/// goes around the cache. Loading is the program of first values; saving goes from the first op of
+/// the final program to the folder's name, all of it synced.
+///
+/// A share is the time that fio's rates leave for what has to move, by that which was taken: of
+/// reading and writing whichever takes longer.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "bench/median.h"
+#include "bench/train/harness.h"
+#include "engine/app/job_of.h"
+#include "engine/base/clock.h"
+#include "engine/bench/fio.h"
+#include "engine/checkpoint/header.h"
+#include "engine/checkpoint/index.h"
+#include "engine/checkpoint/safetensors.h"
+#include "engine/config/load.h"
+#include "engine/executor/driver.h"
+#include "engine/shape/init.h"
+#include "engine/train/session.h"
+
+namespace sluice {
+namespace {
+
+constexpr const char* kModel =
+    "{model_type: llama, vocab_size: 32000, hidden_size: 2048, num_hidden_layers: 14, "
+    "num_attention_heads: 16, num_key_value_heads: 16, intermediate_size: 5504, "
+    "max_position_embeddings: 2048, tie_word_embeddings: false}";
+
+constexpr const char* kRun = R"(
+version: 1
+data: {train: "docs/*.md", seq_len: 16}
+train: {steps: 0, train_micro_batch_size_per_gpu: 1, gradient_accumulation_steps: 1}
+tiers: {gpu: {limit: 1GiB, unified: false}, cpu: {limit: 16GiB}}
+)";
+
+train::Job job_of(const std::vector<std::string>& overrides, const std::string& folder) {
+  train::Job job = app::job_of(config::from_text(kRun, overrides, app::environment()), folder);
+  job.rates = plan::Rates{};  // nothing is trained
+  return job;
+}
+
+void make_model(const std::string& folder) {
+  if (std::filesystem::exists(folder)) return;
+  const train::Job job = job_of({fmt::format("model.config={}", kModel)}, folder);
+  const shape::Model model = shape::make_model(job.decoder);
+  checkpoint::Writer writer(model, DType::kBf16, folder, 1_GiB);
+  for (std::size_t s = 0; s < model.segments.size(); ++s) {
+    const zero::Layout layout = zero::make_layout(model.segments[s]);
+    for (const zero::Placed& p : layout.tensors) {
+      std::vector<float> values(p.numel);
+      shape::initial_values(1, model.segments[s].tensors[static_cast<std::size_t>(p.tensor)], 0,
+                            values);
+      writer.write(static_cast<int>(s), p.offset_elems, values);
+    }
+  }
+  writer.finish();
+}
+
+/// Of this folder's files, and of no others.
+void leave_the_page_cache(const std::string& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+    SLUICE_CHECK(fd >= 0, kIo, entry.path().string());
+    ::fsync(fd);
+    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(fd);
+  }
+}
+
+double now_of(clockid_t clock) {
+  timespec t{};
+  ::clock_gettime(clock, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+/// When the folder got its name, on the clock of spans.
+double published_at(const std::string& folder) {
+  struct stat info {};
+  SLUICE_CHECK(::stat(folder.c_str(), &info) == 0, kIo, folder);
+  const double changed =
+      static_cast<double>(info.st_ctim.tv_sec) + 1e-9 * static_cast<double>(info.st_ctim.tv_nsec);
+  return changed - now_of(CLOCK_REALTIME) + to_seconds(now_ns());
+}
+
+struct Took {
+  double load_s = 0, save_s = 0;
+  double drained_s = 0;  ///< of save_s, to the end of the program; the rest is syncing
+};
+
+Took load_and_save(const std::string& model, const std::string& folder, const std::string& home) {
+  leave_the_page_cache(model);
+  train::Job job =
+      job_of({"model.path=" + model, "zero_optimization.offload_optimizer.device=" + home,
+              "aio.verify=false"},
+             folder);
+  Trace trace(std::size_t{1} << 16);
+  job.hooks.trace = &trace;
+  train::Session(job).run();
+  Nanos begin[2] = {}, end[2] = {};
+  for (const Span& span : trace.spans()) {
+    const auto i = executor::placed(span.where).instance;
+    begin[i] = begin[i] == Nanos{} ? span.begin : std::min(begin[i], span.begin);
+    end[i] = std::max(end[i], span.end);
+  }
+  const double from = to_seconds(begin[1]);
+  const Took took = {to_seconds(end[0] - begin[0]), published_at(folder + "/final") - from,
+                     to_seconds(end[1]) - from};
+  std::filesystem::remove_all(folder);
+  return took;
+}
+
+double fio(bench::Traffic traffic, const std::string& folder) {
+  static const std::atomic<int> stop{0};
+  bench::FioJob job;
+  job.point.traffic = traffic;
+  job.seconds = 2;
+  const auto measured = bench::run_fio(job, folder, stop);
+  return traffic == bench::Traffic::kRead ? measured->read_rate : measured->write_rate;
+}
+
+/// What one of them moves on the drive, and how much of fio's rates it got, by round.
+struct Row {
+  const char* name;
+  double read_bytes, written_bytes;
+  std::vector<double> seconds, shares;
+  std::string bound;
+
+  void add(double took_s, double read_rate, double write_rate) {
+    const double read_s = read_bytes / read_rate, write_s = written_bytes / write_rate;
+    bound = read_s > write_s ? "reads" : "writes";
+    seconds.push_back(took_s);
+    shares.push_back(std::max(read_s, write_s) / took_s);
+  }
+  void print() const {
+    const auto [low, high] = std::minmax_element(shares.begin(), shares.end());
+    fmt::print(
+        "{:<22} {:6.2f} s for {:5.2f} GB read, {:5.2f} GB written; bound by {}, {:.2f} of "
+        "fio's rate ({:.2f} to {:.2f})\n",
+        name, median(seconds), read_bytes / 1e9, written_bytes / 1e9, bound, median(shares), *low,
+        *high);
+  }
+};
+
+void compare(const std::string& folder, int rounds) {
+  const std::string model = folder + "/model";
+  make_model(model);
+  const double elems = static_cast<double>(
+      shape::make_model(job_of({"model.path=" + model}, folder).decoder).parameters());
+  const double weights = 2 * elems, state = 12 * elems;
+  std::vector<Row> rows = {{"load, state cpu", weights, 0, {}, {}, {}},
+                           {"save, state cpu", 0, weights, {}, {}, {}},
+                           {"load, state nvme", weights, state, {}, {}, {}},
+                           {"save, state nvme", state, weights, {}, {}, {}}};
+  std::vector<double> reads, writes, drained;
+  for (int round = 0; round < rounds; ++round) {
+    for (const bool nvme : {false, true}) {
+      reads.push_back(fio(bench::Traffic::kRead, folder));
+      writes.push_back(fio(bench::Traffic::kWrite, folder));
+      const Took took = load_and_save(model, folder + "/run", nvme ? "nvme" : "cpu");
+      rows[nvme ? 2 : 0].add(took.load_s, reads.back(), writes.back());
+      rows[nvme ? 3 : 1].add(took.save_s, reads.back(), writes.back());
+      fmt::print(
+          "# {}: load {:.2f} s, save {:.2f} s, of which {:.2f} s to the last chunk; fio "
+          "{:.2f} and {:.2f} GB/s\n",
+          nvme ? "nvme" : "cpu", took.load_s, took.save_s, took.drained_s, reads.back() / 1e9,
+          writes.back() / 1e9);
+    }
+  }
+  fmt::print("fio: {:.2f} GB/s read, {:.2f} GB/s written (medians of {})\n", median(reads) / 1e9,
+             median(writes) / 1e9, reads.size());
+  for (const Row& row : rows) row.print();
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  return sluice::run_bench(argc, argv, "FOLDER [ROUNDS]",
+                           [&](const auto& folder, const auto& more) {
+                             sluice::compare(std::filesystem::absolute(folder).string(),
+                                             more.empty() ? 5 : std::stoi(more[0]));
+                           });
+}
