@@ -104,8 +104,8 @@ void gather(const at::Tensor& to, const at::Tensor& of_heads) {
   at::sum_out(sum, of_heads.unflatten(1, at::IntArrayRef{to.size(1), -1}), 2);
 }
 
-at::Tensor column(const at::Tensor& t_BhS) {
-  return t_BhS.unsqueeze(-1);
+at::Tensor column(const at::Tensor& t) {
+  return t.unsqueeze(-1);
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ at::Tensor column(const at::Tensor& t_BhS) {
 Looked look(const Heads& heads, std::int64_t window) {
   const std::int64_t batch = heads.q.size(0), n_heads = heads.q.size(1), seq = heads.q.size(2);
   if (window == 0 || window >= seq) return look_at(heads);
-  const Looked looked{
+  Looked looked{
       at::empty_like(heads.q),
       at::empty({batch, seq, n_heads}, heads.q.options().dtype(at::kFloat)).transpose(1, 2)};
   const Looked first = look_at(tokens(heads, 0, window));

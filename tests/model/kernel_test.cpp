@@ -35,8 +35,8 @@ at::Tensor plain(const Heads& h, std::int64_t window) {
 struct Tokens {
   std::int64_t seq, window;
 };
-void PrintTo(const Tokens& t, std::ostream* out) {
-  *out << "window " << t.window << " of " << t.seq;
+std::ostream& operator<<(std::ostream& out, const Tokens& t) {
+  return out << "window " << t.window << " of " << t.seq;
 }
 
 class Windows : public ::testing::TestWithParam<std::tuple<Tokens, at::ScalarType>> {};
