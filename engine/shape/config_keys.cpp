@@ -173,6 +173,11 @@ void ConfigKeys::refuse(std::string_view key, const json& value, const std::stri
               fmt::format("{}.{}: {} is refused: {}", where_, key, value.dump(), reason));
 }
 
+void ConfigKeys::refuse_name(std::string_view key, const std::string& name,
+                             const std::string& known) const {
+  refuse(key, name, fmt::format("choose one of {}", known));
+}
+
 json to_json(const std::variant<bool, std::int64_t, double>& value) {
   return std::visit([](auto v) { return json(v); }, value);
 }

@@ -29,6 +29,22 @@ class ConfigKeys {
   std::optional<double> real(std::string_view key);
   bool flag(std::string_view key, bool absent);
   std::optional<std::string> text(std::string_view key);
+  /// Of a table whose rows have a `name` and a `value`: the value of the row that the key names.
+  /// Refuses any other name, with those that there are.
+  template <class Rows>
+  auto choice(std::string_view key, const Rows& rows) {
+    std::optional<decltype(rows[0].value)> chosen;
+    const auto given = text(key);
+    if (!given) return chosen;
+    std::string known;
+    for (const auto& row : rows) {
+      if (row.name == *given) chosen = row.value;
+      known += known.empty() ? "" : ", ";
+      known += row.name;
+    }
+    if (!chosen) refuse_name(key, *given, known);
+    return chosen;
+  }
   /// Refuses any other value.
   void only(const FixedKey& row);
 
@@ -38,6 +54,8 @@ class ConfigKeys {
   [[noreturn]] void missing(std::string_view key) const;
   [[noreturn]] void refuse(std::string_view key, const nlohmann::json& value,
                            const std::string& reason) const;
+  [[noreturn]] void refuse_name(std::string_view key, const std::string& name,
+                                const std::string& known) const;
   const std::string& where() const { return where_; }
 
  private:

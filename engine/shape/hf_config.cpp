@@ -109,17 +109,6 @@ void write_window(const WindowKey& row, std::int64_t window, json& out) {
   if (!row.first_layer.empty()) out[std::string(row.first_layer)] = 0;
 }
 
-Activation read_activation(ConfigKeys& keys, const Family& family) {
-  const auto name = keys.text(family.activation_key);
-  if (!name) return family.base.activation;
-  std::string known;
-  for (const ActivationName& a : kActivations) {
-    if (a.name == *name) return a.value;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", a.name);
-  }
-  keys.refuse(family.activation_key, *name, fmt::format("choose one of {}", known));
-}
-
 }  // namespace
 
 Decoder from_config(const json& values, std::string_view where) {
@@ -134,7 +123,7 @@ Decoder from_config(const json& values, std::string_view where) {
   for (const FlagKey& row : family.flags) d.*row.field = keys.flag(row.key, row.absent);
   for (const FixedKey& row : family.fixed) keys.only(row);
   for (const std::string_view key : family.dropouts) warn_of_dropout(keys, key);
-  d.activation = read_activation(keys, family);
+  d.activation = keys.choice(family.activation_key, kActivations).value_or(family.base.activation);
   d.window = read_window(keys, family, d);
   if (family.padding) warn_of_padding(keys);
   if (d.positions == Positions::kRotary) d.rope = read_rope(keys, d.max_positions);

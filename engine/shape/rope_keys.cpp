@@ -36,22 +36,9 @@ double required(ConfigKeys& keys, std::string_view key) {
 }
 
 RopeScaling read_scaling(ConfigKeys& keys) {
-  RopeScaling scaling = RopeScaling::kNone;
-  for (const std::string_view key : {"type", "rope_type"}) {
-    const auto name = keys.text(key);
-    if (!name) continue;
-    std::string known;
-    bool found = false;
-    for (const ScalingName& row : kScalings) {
-      if (row.name == *name) {
-        scaling = row.value;
-        found = true;
-      }
-      known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
-    }
-    if (!found) keys.refuse(key, *name, fmt::format("choose one of {}", known));
-  }
-  return scaling;
+  // Older files have the first; where both stand the second holds.
+  const auto old = keys.choice("type", kScalings);
+  return keys.choice("rope_type", kScalings).value_or(old.value_or(RopeScaling::kNone));
 }
 
 /// What the cosines of Yarn are multiplied by where the file does not say.
