@@ -14,7 +14,7 @@ namespace sluice::checkpoint {
 namespace {
 
 // Rounded and written at a time: small enough for a cache, large enough for a disk.
-constexpr std::size_t kPieceElems = 256 * 1024;
+constexpr std::size_t kPieceElems = 1024 * 1024;
 
 // Room for config.json, the index and the file system's own needs.
 constexpr Bytes kSpareSpace = 1_MiB;
@@ -67,18 +67,6 @@ std::vector<std::vector<Item>> shards_of(std::vector<Item> items, Bytes shard_si
     }
   }
   return shards;
-}
-
-/// The disk begins at once, so that little is left for sync().
-void put_piece(const File& file, Bytes at, std::span<const float> values, DType dtype) {
-  auto bytes = std::as_bytes(values);
-  if (dtype == DType::kBf16) {
-    thread_local std::vector<Bf16> rounded(kPieceElems);
-    std::transform(values.begin(), values.end(), rounded.begin(), to_bf16);
-    bytes = std::as_bytes(std::span(rounded).first(values.size()));
-  }
-  file.write(at, bytes);
-  file.begin_sync(at, bytes.size());
 }
 
 std::string header_of(const std::vector<Item>& shard) {
@@ -155,15 +143,29 @@ void Writer::write(int segment, std::uint64_t first_elem, std::span<const float>
   state_ = State::kOpen;
 }
 
-void Writer::put(const Place& place, std::uint64_t first, std::span<const float> values) const {
+// Rounded by all, written by one: threads that write to one file wait for each other. The disk
+// begins with each piece at once, so that little is left for sync().
+void Writer::put(const Place& place, std::uint64_t first, std::span<const float> values) {
   const File& file = files_[place.file];
-  const Bytes at = place.offset + first * size_of(dtype_);
+  Bytes at = place.offset + first * size_of(dtype_);
+  while (!values.empty()) {
+    const auto piece = values.first(std::min(values.size(), kPieceElems));
+    const auto bytes = in_dtype(piece);
+    file.write(at, bytes);
+    file.begin_sync(at, bytes.size());
+    at += bytes.size();
+    values = values.subspan(piece.size());
+  }
+}
+
+/// Valid until the next call.
+std::span<const std::byte> Writer::in_dtype(std::span<const float> values) {
+  if (dtype_ == DType::kF32) return std::as_bytes(values);
+  rounded_.resize(kPieceElems);
   each_(values.size(), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; i += kPieceElems) {
-      const auto piece = values.subspan(i, std::min(kPieceElems, end - i));
-      put_piece(file, at + i * size_of(dtype_), piece, dtype_);
-    }
+    std::transform(&values[begin], values.data() + end, &rounded_[begin], to_bf16);
   });
+  return std::as_bytes(std::span(rounded_).first(values.size()));
 }
 
 void Writer::check_complete() const {

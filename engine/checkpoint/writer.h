@@ -41,7 +41,7 @@ void in_one_piece(std::size_t count,
 class Writer {
  public:
   /// Checks and claims the space at once. More than `shard_size` bytes go to several files with an
-  /// index; a tensor is never cut. `each` rounds and writes the parts of what write() is given.
+  /// index; a tensor is never cut. `each` has the threads that round.
   Writer(const shape::Model& model, DType dtype, const std::filesystem::path& folder,
          Bytes shard_size = 5_GiB, Companions companions = {}, Each each = in_one_piece);
 
@@ -65,7 +65,8 @@ class Writer {
     Coverage written;
   };
 
-  void put(const Place& place, std::uint64_t first, std::span<const float> values) const;
+  void put(const Place& place, std::uint64_t first, std::span<const float> values);
+  std::span<const std::byte> in_dtype(std::span<const float> values);
   void check_complete() const;
   void check_open(std::string_view asked) const;
   std::string config_text() const;
@@ -79,6 +80,7 @@ class Writer {
   WeightMap weights_;
   Bytes total_ = 0;
   Each each_;
+  std::vector<Bf16> rounded_;
   State state_ = State::kOpen;
 };
 
