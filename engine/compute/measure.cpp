@@ -63,18 +63,27 @@ std::vector<Bytes> sizes_of(Operand name, const Setup& setup, const shape::Block
   }
 }
 
-/// Rows of one document each; or, where there may be several, of the two that need most memory: the
-/// longest there can be beside another.
-void fill_positions(std::span<std::int64_t> buffer, const Setup& setup) {
+/// Where documents begin. Attention takes a batch at once where each row is one, and document by
+/// document where any row has several; then it needs most for one that fills a row, or all but a
+/// place of it where the micro-batch has but one (model/documents.h).
+enum class Rows { kWhole, kSeveral };
+
+std::vector<Rows> rows_of(const Setup& setup) {
+  if (!setup.documents || setup.seq_len == 1) return {Rows::kWhole};
+  return {Rows::kWhole, Rows::kSeveral};
+}
+
+void fill_positions(std::span<std::int64_t> buffer, const Setup& setup, Rows rows) {
   const std::span<std::int64_t> positions = schedule::batch_of(buffer).positions;
   const auto seq = static_cast<std::size_t>(setup.seq_len);
   for (std::size_t i = 0; i < positions.size(); ++i) {
-    const bool last = setup.documents && i % seq == seq - 1;
-    positions[i] = last ? 0 : static_cast<std::int64_t>(i % seq);
+    positions[i] = static_cast<std::int64_t>(i % seq);
   }
+  if (rows == Rows::kSeveral) positions.back() = 0;
 }
 
-OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Scratch& scratch) {
+OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Rows rows,
+                   Scratch& scratch) {
   OpBytes op;
   op.id = id;
   op.where.segment = block.segments.front();
@@ -84,7 +93,7 @@ OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Scrat
     }
   }
   if (op.has(Operand::kBatch)) {
-    fill_positions(op.values<std::int64_t>(Operand::kBatch), setup);
+    fill_positions(op.values<std::int64_t>(Operand::kBatch), setup, rows);
   }
   return op;
 }
@@ -107,6 +116,25 @@ std::vector<OpId> ops_of(const Setup& setup, shape::BlockKind kind) {
 /// because a first run pays for more than itself.
 constexpr double kLongOp = 0.25;  // seconds
 
+struct OpCost {
+  tensor::Usage used;
+  double seconds = 0;
+};
+
+OpCost cost_of(const Setup& setup, const train::Numerics& numerics, const OpBytes& op) {
+  tensor::Workspace arena = tensor::Workspace::measuring(host_memory().available);
+  const auto seconds_of_one = [&] {
+    const Nanos begin = now_ns();
+    run_in(arena, setup, numerics, op);
+    return to_seconds(now_ns() - begin);
+  };
+  double seconds = seconds_of_one();
+  for (int again = 0; again < 2 && seconds < kLongOp; ++again) {
+    seconds = std::min(seconds, seconds_of_one());
+  }
+  return {arena.peak(), seconds};
+}
+
 }  // namespace
 
 train::Measured ModelOps::measure() {
@@ -117,22 +145,14 @@ train::Measured ModelOps::measure() {
   for (const shape::Block& block : setup_.model->blocks) {
     if (block.kind == shape::BlockKind::kLayer && std::exchange(layer_done, true)) continue;
     for (const OpId id : ops_of(setup_, block.kind)) {
-      Scratch scratch;
-      const OpBytes op = scratch_op(setup_, block, id, scratch);
-      tensor::Workspace arena = tensor::Workspace::measuring(host_memory().available);
-      const auto seconds_of_one = [&] {
-        const Nanos begin = now_ns();
-        run_in(arena, setup_, numerics_, op);
-        return to_seconds(now_ns() - begin);
-      };
-      double seconds = seconds_of_one();
-      for (int again = 0; again < 2 && seconds < kLongOp; ++again) {
-        seconds = std::min(seconds, seconds_of_one());
+      for (const Rows rows : rows_of(setup_)) {
+        Scratch scratch;
+        const OpCost cost =
+            cost_of(setup_, numerics_, scratch_op(setup_, block, id, rows, scratch));
+        measured.seconds.emplace(id, cost.seconds);  // of whole rows, which come first
+        measured.workspace.main = std::max(measured.workspace.main, cost.used.main);
+        measured.workspace.side = std::max(measured.workspace.side, cost.used.side);
       }
-      measured.seconds[id] = seconds;
-      const tensor::Usage used = arena.peak();
-      measured.workspace.main = std::max(measured.workspace.main, used.main);
-      measured.workspace.side = std::max(measured.workspace.side, used.side);
     }
   }
   return measured;

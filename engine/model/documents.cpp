@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "engine/tensor/workspace.h"
+
 namespace sluice::model {
 namespace {
 
@@ -24,18 +26,23 @@ at::Tensor token_by_token(const at::Tensor& like_BhSD) {
 
 }  // namespace
 
-Reach reach_of(const at::Tensor& positions_BS, std::int64_t window) {
-  Reach reach{window, {}};
+std::vector<Document> documents_in(const at::Tensor& positions_BS) {
+  std::vector<Document> documents;
   const std::int64_t rows = positions_BS.size(0), seq = positions_BS.size(1);
   const std::int64_t* position = positions_BS.const_data_ptr<std::int64_t>();
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t i = 0; i < seq; ++i) {
       const bool begins = i == 0 || position[row * seq + i] == 0;
-      if (begins) reach.documents.push_back({row, i, 0});
-      ++reach.documents.back().tokens;
+      if (begins) documents.push_back({row, i, 0});
+      ++documents.back().tokens;
     }
   }
-  if (std::ssize(reach.documents) == rows) reach.documents.clear();
+  return documents;
+}
+
+Reach reach_of(const at::Tensor& positions_BS, std::int64_t window) {
+  Reach reach{window, documents_in(positions_BS)};
+  if (std::ssize(reach.documents) == positions_BS.size(0)) reach.documents.clear();
   return reach;
 }
 
@@ -45,6 +52,7 @@ Looked look(const Heads& heads, const Reach& reach) {
   const Looked all{token_by_token(q),
                    at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat))};
   for (const Document& document : reach.documents) {
+    const tensor::Stack stack;
     const Looked looked = look(part(heads, document), reach.window);
     part(all.out, document).copy_(looked.out);
     part(all.logsumexp, document).copy_(looked.logsumexp);
@@ -57,6 +65,7 @@ Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& 
   if (reach.documents.empty()) return look_backward(heads, looked, dout, reach.window);
   const Heads all{token_by_token(heads.q), token_by_token(heads.k), token_by_token(heads.v)};
   for (const Document& document : reach.documents) {
+    const tensor::Stack stack;
     const Heads gradients = look_backward(
         part(heads, document), {part(looked.out, document), part(looked.logsumexp, document)},
         part(dout, document), reach.window);

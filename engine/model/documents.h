@@ -22,7 +22,8 @@ struct Reach {
   std::vector<Document> documents;  ///< all of them, in order; none: each row is one
 };
 
-/// Position 0 begins a document, and so does a row.
+/// All of a batch, in order: position 0 begins a document, and so does a row.
+std::vector<Document> documents_in(const at::Tensor& positions_BS);
 Reach reach_of(const at::Tensor& positions_BS, std::int64_t window);
 
 Looked look(const Heads& heads, const Reach& reach);

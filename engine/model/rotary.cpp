@@ -6,10 +6,8 @@
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gt.h>
-#include <ATen/ops/index_select.h>
 #include <ATen/ops/logical_or.h>
 #include <ATen/ops/lt.h>
-#include <ATen/ops/max.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/reciprocal.h>
@@ -20,6 +18,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+
+#include "engine/model/documents.h"
 
 namespace sluice::model {
 namespace {
@@ -100,20 +100,31 @@ at::Tensor frequencies(const shape::Decoder& d, std::int64_t seq, at::TensorOpti
   return at::reciprocal(wave_P);
 }
 
+/// Of each token, [N, P]; or [P] where all have the same.
+at::Tensor token_frequencies(const shape::Decoder& d, const at::Tensor& positions_BS,
+                             at::TensorOptions fp32) {
+  if (d.rope.scaling != RopeScaling::kDynamic) return frequencies(d, 0, fp32);
+  const at::Tensor of_tokens = at::empty({positions_BS.numel(), d.head_dim / 2}, fp32);
+  for (const Document& document : documents_in(positions_BS)) {
+    of_tokens.narrow(0, document.row * positions_BS.size(1) + document.begin, document.tokens)
+        .copy_(frequencies(d, document.tokens, fp32));
+  }
+  return of_tokens;
+}
+
 }  // namespace
 
+// What is taken on the way has sizes that follow from the batch's shape alone, wherever documents
+// begin: the workspace was measured for one way of that.
 Rotary make_rotary(const shape::Decoder& d, const at::Tensor& positions_BS) {
   const auto fp32 = at::TensorOptions(at::kFloat).device(positions_BS.device());
-  const std::int64_t seq = at::max(positions_BS).item<std::int64_t>() + 1;
-  const at::Tensor angle_SP =
-      at::mul(at::arange(seq, fp32).view({seq, 1}), frequencies(d, seq, fp32));
-  const at::Tensor rows = positions_BS.view({-1});
-  const auto of_tokens = [&](const at::Tensor& table_SP) {
-    const at::Tensor taken = at::index_select(table_SP, 0, rows);
-    if (d.rope.attention_factor != 1) taken.mul_(d.rope.attention_factor);
-    return taken.view({positions_BS.size(0), positions_BS.size(1), 1, -1});
+  const at::Tensor position_N1 = positions_BS.view({-1, 1}).to(at::kFloat);
+  const at::Tensor angle_NP = at::mul(position_N1, token_frequencies(d, positions_BS, fp32));
+  const auto of_tokens = [&](at::Tensor values_NP) {
+    if (d.rope.attention_factor != 1) values_NP.mul_(d.rope.attention_factor);
+    return values_NP.view({positions_BS.size(0), positions_BS.size(1), 1, -1});
   };
-  return {of_tokens(at::cos(angle_SP)), of_tokens(at::sin(angle_SP))};
+  return {of_tokens(at::cos(angle_NP)), of_tokens(at::sin(angle_NP))};
 }
 
 at::Tensor rotate(const at::Tensor& x_BShD, const Rotary& rotary, Turn turn) {

@@ -9,10 +9,10 @@
 
 namespace sluice::tensor {
 
-std::optional<Bytes> Arena::take(Bytes n) {
+std::optional<Bytes> Arena::take(Bytes n, Fit fit) {
   const Bytes size = round_up(n, kStep);
   auto best = gaps_.end();
-  for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap) {
+  for (auto gap = fit == Fit::kBest ? gaps_.begin() : gaps_.end(); gap != gaps_.end(); ++gap) {
     if (gap->second >= size && (best == gaps_.end() || gap->second < best->second)) best = gap;
   }
   Bytes offset = end_;

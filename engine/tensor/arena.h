@@ -22,8 +22,13 @@ class Arena {
 
   explicit Arena(Bytes capacity) : capacity_(round_down(capacity, kStep)) {}
 
+  enum class Fit {
+    kBest,  ///< the smallest gap that is large enough
+    kEnd    ///< behind all that is taken, whatever gaps there are
+  };
+
   /// The offset of `n` bytes, or nothing when neither a gap nor the end has room. n > 0.
-  std::optional<Bytes> take(Bytes n);
+  std::optional<Bytes> take(Bytes n, Fit fit = Fit::kBest);
   /// Throws kLogic when nothing that begins at `offset` is taken.
   void give_back(Bytes offset);
 

@@ -137,14 +137,19 @@ bool Workspace::contains(const void* p) const {
 
 void* Workspace::take_main(Bytes n, std::string_view op) {
   collect_returned();
-  const auto offset = main_.take(n);
+  const auto offset = main_.take(n, fit_);
+  if (!offset && fit_ == Arena::Fit::kEnd) {
+    const std::scoped_lock lock(mutex_);
+    spilled_ += n;
+    return malloc_aligned(n);
+  }
   SLUICE_CHECK(
       offset, kBudget,
       fmt::format(
-          "op {}: asked {} of its workspace, {} free of {} (in pieces){} lower "
+          "op {}: asked {} of its workspace, {} free of {} (in pieces){}; lower "
           "train.train_micro_batch_size_per_gpu or data.seq_len",
           op, format_bytes(n), format_bytes(main_.free()), format_bytes(main_.capacity()),
-          reservation_ ? ", all that this machine has for it:" : "; raise tiers.gpu.limit, or"));
+          reservation_ ? ", all that this machine has for it" : ", more than was measured"));
   if (reservation_) {
     try {
       reservation_->commit(base_, reservation_->main_committed, main_.peak());
@@ -236,6 +241,14 @@ OpScope::~OpScope() {
   } catch (const std::exception& e) {
     log::error(e.what());
   }
+}
+
+Stack::Stack() : workspace_(this_threads_scope ? &this_threads_scope->workspace_ : nullptr) {
+  if (workspace_ != nullptr) workspace_->fit_ = Arena::Fit::kEnd;
+}
+
+Stack::~Stack() {
+  if (workspace_ != nullptr) workspace_->fit_ = Arena::Fit::kBest;
 }
 
 void* Routes::take(Bytes n) {

@@ -18,7 +18,7 @@ namespace sluice::tensor {
 struct Usage {
   Bytes main = 0;  ///< by the thread of the op: the same in every repeat
   Bytes side = 0;  ///< by OpenMP workers, which come in no fixed order: leave twice this
-  /// What did not fit the side arena and came from malloc: it is not counted in any tier.
+  /// What did not fit the side arena, or a Stack, and came from malloc: counted in no tier.
   Bytes spilled = 0;
 };
 
@@ -46,6 +46,7 @@ class Workspace {
  private:
   friend class OpScope;
   friend class Routes;
+  friend class Stack;
   struct Reservation;
   Workspace(std::unique_ptr<Reservation> reservation, Bytes most);
 
@@ -59,6 +60,7 @@ class Workspace {
   std::unique_ptr<Reservation> reservation_;  // null over memory of somebody else's
   std::byte* base_;
   Arena main_;
+  Arena::Fit fit_ = Arena::Fit::kBest;
   std::byte* side_base_;
   mutable std::mutex mutex_;  // guards what follows
   Arena side_;
@@ -84,11 +86,30 @@ class OpScope {
 
  private:
   friend class Routes;
+  friend class Stack;
   void leave() noexcept;
 
   Workspace& workspace_;
   const std::string name_;
   bool open_ = true;
+};
+
+/// While it lives, what the thread of the op takes is put behind all that it holds, in the order in
+/// which it is taken. What that needs at most grows with the sizes asked and with nothing else; so
+/// of the same work on pieces of different sizes, having measured the largest is enough. Everything
+/// that was made in it must be gone at its end. Should a smaller piece need more after all, that
+/// comes from malloc and is reported. Outside an op it does nothing.
+///
+/// Thread  of the op; one at a time
+class Stack {
+ public:
+  Stack();
+  ~Stack();
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+
+ private:
+  Workspace* workspace_;
 };
 
 /// Where LibTorch's allocator sends a request, and where a pointer goes home to. Outside an op this

@@ -31,6 +31,12 @@ void Batches::load(Tag tag, std::int64_t micro_batch, schedule::Batch into) cons
 }
 
 std::int64_t Batches::targets(Tag tag) const {
+  const std::lock_guard lock(mutex_);
+  if (!counted_ || counted_->first != tag.pack()) counted_ = {tag.pack(), count_targets(tag)};
+  return counted_->second;
+}
+
+std::int64_t Batches::count_targets(Tag tag) const {
   const std::int64_t micro_batches = is_evaluation(tag) ? evaluated_ : micro_batches_;
   std::int64_t sum = 0;
   for (std::int64_t n = 0; n < micro_batches * micro_batch_size_; ++n) {

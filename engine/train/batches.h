@@ -4,6 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
+#include <optional>
+#include <utility>
 
 #include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
@@ -35,6 +38,7 @@ class Batches {
 
  private:
   const data::Dataset& data(Tag tag) const;
+  std::int64_t count_targets(Tag tag) const;
   /// The index in data() of the program's n-th sample.
   std::int64_t sample(Tag tag, std::int64_t n) const;
 
@@ -44,6 +48,8 @@ class Batches {
   std::int64_t micro_batch_size_;
   std::int64_t micro_batches_;
   std::int64_t evaluated_;
+  mutable std::mutex mutex_;  // guards the last count: every micro-batch of a program asks for it
+  mutable std::optional<std::pair<std::uint64_t, std::int64_t>> counted_;  // of a packed tag
 };
 
 }  // namespace sluice::train

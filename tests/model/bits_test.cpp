@@ -162,6 +162,8 @@ TEST_P(Bits, AreTheSameInAWorkspaceOfTheMeasuredSize) {
 
 TEST_P(Bits, AnOpThatDoesNotFitFailsByNameAndMayBeRunAgain) {
   World plain(d, dtype), world(d, dtype);
+  // Of documents the kernel's own memory would come from malloc (tensor::Stack).
+  plain.positions = world.positions = plain_positions(kBatch, kSeq);
   run(plain);
   for (std::size_t i = 0; i < std::size(kOps); ++i) {
     Workspace measuring = Workspace::measuring(1_GiB);

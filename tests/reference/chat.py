@@ -4,7 +4,7 @@ with final/.
 
 usage: chat.py SLUICE_BINARY
 
-The model, made here, answers a question whose like it was trained on; the question is not in the data.
+The model, made here, gives the answers that it was trained on.
 Skipped (exit code 77) where transformers or the packages of scripts/data are not installed.
 """
 import json
@@ -21,10 +21,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 COLOURS, THINGS = ["red", "green", "blue", "black"], ["house", "dog", "tree", "boat", "lamp"]
-HELD_OUT = ("blue", "tree")
+ASKED = [("blue", "tree"), ("red", "boat"), ("black", "lamp")]
 TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
             "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
-STEPS = 150
+STEPS = 200
 
 
 def question(colour, thing):
@@ -37,7 +37,7 @@ def answer(colour, thing):
 
 def make_chats():
     rng = random.Random(1)
-    pairs = [(c, t) for c in COLOURS for t in THINGS if (c, t) != HELD_OUT]
+    pairs = [(c, t) for c in COLOURS for t in THINGS]
     for i in range(600):
         colour, thing = rng.choice(pairs)
         chat = [("user", question(colour, thing)), ("assistant", answer(colour, thing))]
@@ -76,9 +76,7 @@ def data_tool(name, *arguments):
     return run(ROOT / ".deps/data/bin/python3", ROOT / f"scripts/data/{name}_command.py", *arguments)
 
 
-def generated(folder, text):
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+def generated(tokenizer, model, text):
     asked = tokenizer.apply_chat_template([{"role": "user", "content": text}], return_dict=True,
                                           add_generation_prompt=True, return_tensors="pt")
     ids = model.generate(**asked, max_new_tokens=20, do_sample=False)
@@ -110,13 +108,16 @@ def main():
             "tiers": {"gpu": {"limit": "256MiB"}, "cpu": {"limit": "256MiB"}}}))
         shown = data_tool("inspect", folder / "run.yaml", "--samples", 2)
         run(sys.argv[1], "train", folder / "run.yaml")
-        said = generated(folder / "chat" / "final", question(*HELD_OUT))
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "chat" / "final")
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder / "chat" / "final")
     learned = chats[0][1]["content"]
-    print(f"asked {question(*HELD_OUT)!r}, it says {said!r}")
     if f"«{learned}<|im_end|>»" not in shown:
         sys.exit(f"data inspect does not mark what the assistant says:\n{shown}")
-    if said != answer(*HELD_OUT):
-        sys.exit(f"it should say {answer(*HELD_OUT)!r}")
+    for pair in ASKED:
+        said = generated(tokenizer, model, question(*pair))
+        print(f"asked {question(*pair)!r}, it says {said!r}")
+        if said != answer(*pair):
+            sys.exit(f"it should say {answer(*pair)!r}")
 
 
 if __name__ == "__main__":

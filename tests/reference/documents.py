@@ -9,6 +9,7 @@ each element of each gradient within 1e-5, each tensor within 2e-4 of its norm. 
 which step is asked of `sluice data samples`, and held against the documents. Skipped (exit code 77)
 where transformers is not installed.
 """
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -26,6 +27,10 @@ LR = 1000.0
 CASES = {
     "llama": families.CASES["llama, tied, 8 heads to 1"],
     "llama, yarn": families.CASES["llama, yarn"],
+    # Documents on both sides of the model's positions, in samples that reach far beyond them.
+    "llama, dynamic": dataclasses.replace(
+        families.CASES["llama, dynamic, beyond its positions"],
+        config=dict(families.rope("dynamic", factor=2.0), max_position_embeddings=12)),
     "mistral, a window": families.CASES["mistral, a window"],
     "qwen3, tied": families.CASES["qwen3, tied, of three files"],
     "gpt2": families.CASES["gpt2, odd"],
@@ -116,11 +121,20 @@ def wrong_pieces(binary, run_file, documents):
         yield "the samples do not hold the documents"
 
 
+def forget_lengths(model):
+    """transformers keeps the frequencies of the longest document so far where they are dynamic."""
+    for module in model.modules():
+        if hasattr(module, "original_inv_freq"):
+            module.register_buffer("inv_freq", module.original_inv_freq.clone(), persistent=False)
+            module.max_seq_len_cached = module.original_max_seq_len
+
+
 def backward(model, step):
     """The loss of one step, each document by itself."""
     targets = sum(sum(document["counts"]) for document in step)
     total = 0.0
     for document in step:
+        forget_lengths(model)
         ids = torch.tensor(document["tokens"])
         labels = torch.where(torch.tensor(document["counts"]) > 0, ids, -100)
         logits = model(input_ids=ids[None, :-1]).logits[0]

@@ -64,7 +64,8 @@ std::vector<Request> random_requests(unsigned seed) {
   return requests;
 }
 
-std::vector<std::optional<Bytes>> offsets_in(Arena& arena, const std::vector<Request>& requests) {
+std::vector<std::optional<Bytes>> offsets_in(Arena& arena, const std::vector<Request>& requests,
+                                             Arena::Fit fit = Arena::Fit::kBest) {
   std::map<std::size_t, Bytes> taken;
   std::vector<std::optional<Bytes>> offsets;
   for (const Request& request : requests) {
@@ -72,7 +73,7 @@ std::vector<std::optional<Bytes>> offsets_in(Arena& arena, const std::vector<Req
       arena.give_back(taken.at(request.which));
       continue;
     }
-    offsets.push_back(arena.take(request.size));
+    offsets.push_back(arena.take(request.size, fit));
     if (!offsets.back()) break;
     taken[request.which] = *offsets.back();
   }
@@ -89,6 +90,33 @@ TEST(Arena, TheSameRequestsGetTheSameOffsetsInAnArenaOfExactlyTheirPeak) {
     Arena short_by_one_step(large.peak() - Arena::kStep);
     EXPECT_EQ(offsets_in(short_by_one_step, requests).back(), std::nullopt) << "seed " << seed;
   }
+}
+
+TEST(Arena, AtTheEndSmallerRequestsNeverNeedMore) {
+  int best_needs_more = 0;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const auto largest = random_requests(seed);
+    auto smaller = largest;
+    std::mt19937 random(seed + 1000);
+    for (Request& request : smaller) {
+      if (request.size > 1) request.size -= random() % request.size;
+    }
+    const auto peak = [](const std::vector<Request>& requests, Arena::Fit fit) {
+      Arena arena(1_GiB);
+      offsets_in(arena, requests, fit);
+      return arena.peak();
+    };
+    EXPECT_LE(peak(smaller, Arena::Fit::kEnd), peak(largest, Arena::Fit::kEnd)) << seed;
+    // A few bytes less are enough to upset best fit: that is what kEnd is for.
+    auto slightly = largest;
+    for (Request& request : slightly) {
+      if (request.size > 300) request.size -= random() % 300;
+    }
+    const bool more = peak(slightly, Arena::Fit::kBest) > peak(largest, Arena::Fit::kBest);
+    best_needs_more += more ? 1 : 0;
+    EXPECT_LE(peak(slightly, Arena::Fit::kEnd), peak(largest, Arena::Fit::kEnd)) << seed;
+  }
+  EXPECT_GT(best_needs_more, 0);
 }
 
 TEST(Arena, PiecesNeverOverlap) {

@@ -1,0 +1,100 @@
+// Documents of any lengths fit the workspace that the longest were measured in.
+#include "engine/model/documents.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <tuple>
+
+#include "engine/base/units.h"
+#include "engine/model/blocks.h"
+#include "engine/tensor/allocator.h"
+#include "engine/tensor/workspace.h"
+#include "harness.h"
+
+namespace sluice::model {
+namespace {
+
+using shape::BlockKind;
+using tensor::OpScope;
+using tensor::Workspace;
+
+constexpr std::int64_t kSeq = 512;
+
+struct Case {
+  const char* name;
+  std::int64_t batch, window, intermediate;
+  at::ScalarType dtype;
+};
+
+class DocumentSpace : public ::testing::TestWithParam<Case> {
+ protected:
+  DocumentSpace() {
+    tensor::install_allocator();
+    d_.window = GetParam().window;
+    d_.heads = 14;
+    d_.kv_heads = 2;
+    d_.head_dim = 64;
+    d_.intermediate = GetParam().intermediate;
+  }
+
+  /// The most that a layer takes with these documents.
+  tensor::Usage used(Workspace& workspace, const at::Tensor& positions) {
+    const std::vector<std::int64_t> sizes{GetParam().batch, kSeq, d_.hidden};
+    BlockParams params(d_, BlockKind::kLayer, GetParam().dtype);
+    const at::Tensor x = random(sizes, GetParam().dtype, 1),
+                     dy = random(sizes, GetParam().dtype, 2);
+    const at::Tensor out = poisoned(sizes, GetParam().dtype),
+                     dx = poisoned(sizes, GetParam().dtype);
+    OpScope forward(workspace, "forward");
+    layer_forward(d_, params, positions, x, out);
+    forward.close();
+    OpScope backward(workspace, "backward");
+    layer_backward(d_, params, positions, x, dy, params, dx);
+    backward.close();
+    return workspace.peak();
+  }
+  tensor::Usage measured(const at::Tensor& positions) {
+    Workspace workspace = Workspace::measuring(1_GiB);
+    return used(workspace, positions);
+  }
+  /// Each row cut at random places, of `documents` on average.
+  at::Tensor random_positions(std::mt19937& random, int documents) const {
+    at::Tensor positions = plain_positions(GetParam().batch, kSeq);
+    for (std::int64_t row = 0; row < GetParam().batch; ++row) {
+      std::int64_t begin = 0;
+      for (std::int64_t i = 0; i < kSeq; ++i) {
+        if (static_cast<std::int64_t>(random() % kSeq) < documents) begin = i;
+        positions[row][i] = i - begin;
+      }
+    }
+    return positions;
+  }
+
+  shape::Decoder d_ = decoder_named("normed");
+};
+
+TEST_P(DocumentSpace, OfTheLongestIsEnoughForAll) {
+  const at::Tensor whole = plain_positions(GetParam().batch, kSeq);
+  at::Tensor several = whole.clone();
+  several[GetParam().batch - 1][kSeq - 1] = 0;
+  const Bytes most = std::max(measured(whole).main, measured(several).main);
+  std::mt19937 random(5);
+  for (const int documents : {1, 1, 1, 2, 2, 2, 3, 5, 10, 30, 100}) {
+    const tensor::Usage usage = measured(random_positions(random, documents));
+    EXPECT_LE(usage.main, most) << documents;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, DocumentSpace,
+                         ::testing::Values(Case{"one_row", 1, 0, 8, at::kFloat},
+                                           Case{"one_row_bf16", 1, 0, 8, at::kBFloat16},
+                                           Case{"large_mlp_bf16", 1, 0, 4864, at::kBFloat16},
+                                           Case{"rows_bf16", 3, 0, 1200, at::kBFloat16},
+                                           Case{"window", 2, 20, 300, at::kFloat},
+                                           Case{"window_bf16", 2, 130, 1200, at::kBFloat16}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace sluice::model
