@@ -105,6 +105,7 @@ TEST_F(TokenFiles, NumPyHeadersThatAreDamagedAreRefused) {
        {"{'descr': '<u4', 'fortran_order': True, 'shape': (3,), }",
         "{'descr': '<u4', 'shape': (3,), }",
         "{'descr': '<u4', 'fortran_order': False, 'shape': (3), }",
+        "{'descr': '<u4', 'fortran_order': False, 'shape': (,), }",
         "{'descr': '<u4', 'fortran_order': False, 'shape': (-3,), }",
         "{'descr': '<u4', 'fortran_order': False, 'shape': (99999999999999999999,), }",
         "{'descr': '<u4', 'fortran_order': False, 'shape': (3,), } (3,)",
