@@ -4,27 +4,29 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <numeric>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/data/glob.h"
+#include "engine/data/paths.h"
 #include "engine/data/token_set.h"
 
 namespace sluice::data {
 namespace {
 
 DataFormat format_of(const std::string& path) {
-  const std::string ending = std::filesystem::path(path).extension().string();
+  const std::string ending = ending_of(path);
   if (ending == ".bin" || ending == ".npy") return DataFormat::kTokens;
-  constexpr std::array kRecords = {".jsonl", ".json", ".parquet"};
+  constexpr std::array kRecords = {".jsonl", ".ndjson", ".json", ".parquet"};
   SLUICE_CHECK(std::ranges::find(kRecords, ending) == kRecords.end(), kConfig,
                fmt::format("{}: {} files are tokenized first: `./sluice data tokenize {} --model "
                            "FOLDER -o NAME`, then name NAME.bin here; or set data.format: text to "
                            "train on its bytes as they are",
                            path, ending, path));
-  constexpr std::array kNeither = {".npz", ".arrow", ".gz", ".zst", ".documents", ".mask"};
+  constexpr std::array kNeither = {".npz",  ".arrow",       ".gz",        ".zst",  ".xz", ".bz2",
+                                   ".zip",  ".tar",         ".pdf",       ".gguf", ".pt", ".pth",
+                                   ".ckpt", ".safetensors", ".documents", ".mask"};
   SLUICE_CHECK(std::ranges::find(kNeither, ending) == kNeither.end(), kConfig,
                fmt::format("{}: {} files are not read (docs/data.md); write its tokens to a .bin "
                            "file, or set data.format: text to train on its bytes as they are",
@@ -47,6 +49,13 @@ DataFormat common_format(const DataOptions& options, const std::vector<std::stri
 
 }  // namespace
 
+/// What the token sets among the files say.
+struct Dataset::Sets {
+  std::vector<std::int64_t> ends;
+  std::int64_t targets = 0;
+  std::string summed;  ///< the file whose tokenizer's sum is kept
+};
+
 Dataset::Dataset(const DataOptions& options, const std::vector<std::string>& globs,
                  std::int64_t vocab)
     : seq_len_(options.seq_len), vocab_(vocab) {
@@ -58,14 +67,10 @@ Dataset::Dataset(const DataOptions& options, const std::vector<std::string>& glo
   is_text_ = format == DataFormat::kText;
   if (is_text_) vocab_ = std::min<std::int64_t>(vocab_, 256);
 
-  std::vector<std::int64_t> ends;
-  for (const std::string& path : paths) add(path, options, format, ends);
-  if (!ends.empty()) {
-    SLUICE_CHECK(ends.back() == tokens(), kConfig,
-                 fmt::format("{}: bare token ids, which do not mix with token sets (docs/data.md); "
-                             "tokenize all of the data, or name one kind",
-                             row_.files().back().ids.path()));
-    documents_.emplace(row_, ends, seq_len_, options.packing);
+  Sets sets;
+  for (const std::string& path : paths) add(path, options, format, sets);
+  if (!sets.ends.empty()) {
+    cut(sets, options);
   } else {
     SLUICE_CHECK(tokens() - 1 >= seq_len_, kConfig,
                  fmt::format("one sample needs {} tokens (data.seq_len + 1), but the {} file(s) "
@@ -77,12 +82,12 @@ Dataset::Dataset(const DataOptions& options, const std::vector<std::string>& glo
 }
 
 void Dataset::add(const std::string& path, const DataOptions& options, DataFormat format,
-                  std::vector<std::int64_t>& ends) {
+                  Sets& sets) {
   const auto set = is_text_ ? std::nullopt : read_token_set(path);
   if (!set) return row_.add({path, format, options.token_dtype, vocab_}, {});
   const std::int64_t first = tokens();
   SLUICE_CHECK(
-      first == (ends.empty() ? 0 : ends.back()), kConfig,
+      first == (sets.ends.empty() ? 0 : sets.ends.back()), kConfig,
       fmt::format("{}: a token set (docs/data.md), which does not mix with the bare ids of "
                   "{}; tokenize all of the data, or name one kind",
                   path, row_.files().front().ids.path()));
@@ -93,8 +98,30 @@ void Dataset::add(const std::string& path, const DataOptions& options, DataForma
                     path, set->vocab, vocab_));
   }
   row_.add({path, format, set->dtype, vocab_}, options.mask_prompt ? set->mask : std::string());
-  for (const std::int64_t end : set->ends) ends.push_back(first + end);
+  for (const std::int64_t end : set->ends) sets.ends.push_back(first + end);
+  sets.targets += set->targets;
   tokenizer_ = set->tokenizer;
+  if (set->tokenizer_sum.empty()) return;
+  SLUICE_CHECK(
+      tokenizer_sum_.empty() || tokenizer_sum_ == set->tokenizer_sum, kConfig,
+      fmt::format("{} and {}: token sets of different tokenizers (tokenizer_sha256) do not mix; "
+                  "tokenize all of the data with one",
+                  sets.summed, path));
+  tokenizer_sum_ = set->tokenizer_sum;
+  sets.summed = path;
+}
+
+void Dataset::cut(const Sets& sets, const DataOptions& options) {
+  SLUICE_CHECK(sets.ends.back() == tokens(), kConfig,
+               fmt::format("{}: bare token ids, which do not mix with token sets (docs/data.md); "
+                           "tokenize all of the data, or name one kind",
+                           files().back().ids.path()));
+  documents_.emplace(row_, sets.ends, seq_len_, options.packing);
+  const std::int64_t targets = documents_->counts().targets;
+  SLUICE_CHECK(!options.mask_prompt || targets == sets.targets, kFormat,
+               fmt::format("the masks of the {} token set(s) from {} on mark {} targets, their "
+                           "manifests say {}; run `sluice data tokenize` again",
+                           files().size(), files().front().ids.path(), targets, sets.targets));
 }
 
 void Dataset::scan() const {

@@ -33,10 +33,10 @@ inline constexpr Bytes kScanLimit = 256_MiB;
 /// Owns    names and sizes. A file is opened to read from it and closed again: any number of files,
 ///         and one that is cut short later is an error, never a signal
 /// Thread  any
-/// Throws  kConfig for globs without files, mixed formats, and fewer than S + 1 tokens; kFormat for
-///         an empty token file, a size that is no whole number of tokens, what does not belong to
-///         its token set, and an id beyond the vocabulary (at the start up to kScanLimit, else in
-///         `sample`); kIo for a file that cannot be read
+/// Throws  kConfig for globs without files, mixed formats or tokenizers, and fewer than S + 1
+///         tokens; kFormat for an empty token file, a size that is no whole number of tokens, what
+///         does not belong to its token set, and an id beyond the vocabulary (at the start up to
+///         kScanLimit, else in `sample`); kIo for a file that cannot be read
 class Dataset {
  public:
   /// The files that `globs` names (see glob.h); `vocab` is the model's.
@@ -55,6 +55,9 @@ class Dataset {
   const Documents* documents() const noexcept { return documents_ ? &*documents_ : nullptr; }
   /// The folder of the tokenizer that made the ids; empty: not known.
   const std::string& tokenizer() const noexcept { return tokenizer_; }
+  /// The SHA-256 of its files (docs/data.md), the same for all sets that have one; empty: not
+  /// known. Two Datasets whose sums differ have other meanings for the same ids.
+  const std::string& tokenizer_sum() const noexcept { return tokenizer_sum_; }
 
   /// Sample k, of 0 to samples() - 1.
   void sample(std::int64_t k, Sample into) const;
@@ -62,8 +65,9 @@ class Dataset {
   std::int64_t targets(std::int64_t k) const;
 
  private:
-  void add(const std::string& path, const DataOptions& options, DataFormat format,
-           std::vector<std::int64_t>& ends);
+  struct Sets;
+  void add(const std::string& path, const DataOptions& options, DataFormat format, Sets& sets);
+  void cut(const Sets& sets, const DataOptions& options);
   void scan() const;
 
   std::int64_t seq_len_;
@@ -72,6 +76,7 @@ class Dataset {
   TokenRow row_;
   std::optional<Documents> documents_;
   std::string tokenizer_;
+  std::string tokenizer_sum_;
 };
 
 }  // namespace sluice::data

@@ -11,6 +11,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/file_kind.h"
+#include "engine/data/paths.h"
 
 namespace sluice::data {
 namespace {
@@ -32,15 +33,6 @@ std::vector<std::string> parts_of(const fs::path& glob) {
     if (!part.empty() && !repeats) parts.push_back(part.string());
   }
   return parts;
-}
-
-/// What is really there, links followed; a link to nothing counts as found.
-fs::file_status status_of(const fs::path& path) {
-  std::error_code failed;
-  const fs::file_status status = fs::status(path, failed);
-  SLUICE_CHECK(status.type() != fs::file_type::none, kIo,
-               fmt::format("{}: cannot be looked at: {}", path.string(), failed.message()));
-  return status;
 }
 
 std::vector<fs::path> entries_of(const fs::path& folder) {

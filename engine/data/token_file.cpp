@@ -4,20 +4,20 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "engine/data/descriptor.h"
+#include "engine/data/paths.h"
 #include "engine/data/token_header.h"
 
 namespace sluice::data {
 namespace {
 
 std::optional<TokenHeader> header_of(const Descriptor& file, const std::string& path) {
-  if (std::filesystem::path(path).extension() == ".npy") return read_npy_header(file, path);
-  return read_llmc_header(file);
+  if (ending_of(path) == ".npy") return read_npy_header(file, path);
+  return read_llmc_header(file, path);
 }
 
 const char* name_of(TokenDType dtype) {

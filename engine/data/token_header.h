@@ -20,7 +20,8 @@ struct TokenHeader {
 /// integers. Throws kFormat for any other array, and for what is none.
 TokenHeader read_npy_header(const Descriptor& file, const std::string& path);
 
-/// The header of llm.c, of 256 numbers; nullopt when the file does not begin with one.
-std::optional<TokenHeader> read_llmc_header(const Descriptor& file);
+/// The header of llm.c, of 256 numbers; nullopt when the file does not begin as one does. Throws
+/// kFormat for one of another version, and where the file ends within it.
+std::optional<TokenHeader> read_llmc_header(const Descriptor& file, const std::string& path);
 
 }  // namespace sluice::data

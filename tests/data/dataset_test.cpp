@@ -117,12 +117,13 @@ TEST_F(DatasetFiles, OneSampleMoreThanTheTailIsAllOrNothing) {
 }
 
 TEST_F(DatasetFiles, FormatsThatAreNeitherTextNorTokensAreRefusedByName) {
-  for (const char* name : {"a.npz", "a.mask", "a.gz"}) {
+  for (const char* name : {"a.npz", "a.mask", "a.gz", "A.GZ", "a.safetensors", "a.pt", "a.pth",
+                           "a.ckpt", "a.xz", "a.bz2", "a.zip", "a.tar", "a.gguf", "a.pdf"}) {
     write(name, "abcdef");
     expect_error(Errc::kConfig, {name, "data.format: text"},
                  [&] { Dataset(options(2), {path(name)}, 256); });
   }
-  for (const char* name : {"a.jsonl", "a.json", "a.parquet"}) {
+  for (const char* name : {"a.jsonl", "a.json", "a.parquet", "a.ndjson", "a.JSONL"}) {
     write(name, "abcdef");
     expect_error(Errc::kConfig, {name, "sluice data tokenize", "data.format: text"},
                  [&] { Dataset(options(2), {path(name)}, 256); });
@@ -130,6 +131,11 @@ TEST_F(DatasetFiles, FormatsThatAreNeitherTextNorTokensAreRefusedByName) {
   DataOptions text = options(2);
   text.format = DataFormat::kText;
   EXPECT_EQ(Dataset(text, {path("a.jsonl")}, 256).tokens(), 6);
+}
+
+TEST_F(DatasetFiles, AnEndingInCapitalsIsTheSameEnding) {
+  write_ids<std::uint16_t>("a.BIN", {4, 5, 6});
+  EXPECT_EQ(sample(Dataset(options(2), {path("a.BIN")}, 100), 0), (Ids{4, 5, 6}));
 }
 
 TEST_F(DatasetFiles, TextAndTokensDoNotMix) {

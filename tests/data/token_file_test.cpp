@@ -33,9 +33,15 @@ class TokenFiles : public Folder {
     const std::string size = bytes_of(std::vector{length}).substr(0, version == 1 ? 2 : 4);
     return std::string("\x93NUMPY") + version + '\0' + size + text;
   }
-  static std::string llmc(std::uint32_t magic, std::uint32_t tokens) {
+  /// A header of this text, filled up to `length`.
+  static std::string npy_of(std::string text, std::size_t length) {
+    text.resize(length, ' ');
+    const auto size = static_cast<std::uint16_t>(length);
+    return std::string("\x93NUMPY\x01", 7) + '\0' + bytes_of(std::vector{size}) + text;
+  }
+  static std::string llmc(std::uint32_t magic, std::uint32_t version, std::uint32_t tokens) {
     std::vector<std::uint32_t> header(256);
-    header[0] = magic, header[1] = 1, header[2] = tokens;
+    header[0] = magic, header[1] = version, header[2] = tokens;
     return bytes_of(header);
   }
 };
@@ -72,17 +78,75 @@ TEST_F(TokenFiles, OtherArraysAreRefused) {
                [&] { open(write("a.npy", npy("<u2", "(3,)") + "ab")); });
 }
 
+TEST_F(TokenFiles, TheEndingOfANumPyFileMayBeInCapitals) {
+  const std::string ids = bytes_of(std::vector<std::uint16_t>{7, 0, 999});
+  EXPECT_EQ(open(write("a.NPY", npy("<u2", "(3,)") + ids)).tokens(), 3);
+}
+
+TEST_F(TokenFiles, TheKeysOfANumPyHeaderComeInAnyOrder) {
+  const std::string ids = bytes_of(std::vector<std::uint32_t>{7, 0, 999});
+  for (const char* text : {"{'shape': (3,), 'fortran_order': False, 'descr': '<u4'}",
+                           "{'fortran_order':False,'shape':( 3 , ),'descr':'<u4',}\n"}) {
+    EXPECT_EQ(all(open(write("a.npy", npy_of(text, 100) + ids))), (Ids{7, 0, 999})) << text;
+  }
+}
+
+TEST_F(TokenFiles, NumPyHeadersThatAreDamagedAreRefused) {
+  const std::string good = "{'descr': '<u4', 'fortran_order': False, 'shape': (3,), }";
+  const std::string ids = bytes_of(std::vector<std::uint32_t>{7, 0, 999});
+  const auto refused = [&](const std::string& text, std::size_t length) {
+    const std::string file = write("a.npy", npy_of(text, length) + ids);
+    expect_error(Errc::kFormat, {"a.npy", "astype"}, [&] { open(file); });
+  };
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    refused(good.substr(0, length), length);
+  }
+  for (const char* text :
+       {"{'descr': '<u4', 'fortran_order': True, 'shape': (3,), }",
+        "{'descr': '<u4', 'shape': (3,), }",
+        "{'descr': '<u4', 'fortran_order': False, 'shape': (3), }",
+        "{'descr': '<u4', 'fortran_order': False, 'shape': (,), }",
+        "{'descr': '<u4', 'fortran_order': False, 'shape': (-3,), }",
+        "{'descr': '<u4', 'fortran_order': False, 'shape': (99999999999999999999,), }",
+        "{'descr': '<u4', 'fortran_order': False, 'shape': (3,), } (3,)",
+        "{'descr': '<u4', 'fortran_order': False, 'shape': (3,), 'more': 1}",
+        "{'descr': '<u4', 'fortran_order': False 'shape': (3,)}",
+        "{'descr': [('a', '<u4')], 'fortran_order': False, 'shape': (3,), }"}) {
+    refused(text, 120);
+  }
+}
+
+TEST_F(TokenFiles, ALongNumPyHeaderIsRefusedInFewPrintableCharacters) {
+  expect_error(Errc::kFormat, {"a.npy", R"(an array "")"},
+               [&] { open(write("a.npy", npy_of("", 65000))); });
+  const std::string file = write("b.npy", npy_of("\x1b[31m" + std::string(5000, 'x'), 65000));
+  const std::string said = test::error_of([&] { open(file); }).what();
+  EXPECT_THAT(said, ::testing::HasSubstr('"' + ("?[31m" + std::string(55, 'x')) + '"'));
+}
+
+TEST_F(TokenFiles, HeadersOfLlmcThatAreDamagedAreRefused) {
+  const std::string ids = bytes_of(std::vector<std::uint32_t>{7, 0, 999});
+  const auto refused = [&](const std::string& bytes, const std::vector<std::string>& words) {
+    expect_error(Errc::kFormat, words, [&] { open(write("a.bin", bytes)); });
+  };
+  refused(llmc(20240520, 3, 6) + ids, {"a.bin", "version 3", "have version 1"});
+  refused(llmc(20240520, 7, 6) + ids, {"a.bin", "version 7", "have version 1"});
+  refused(llmc(20240801, 1, 3) + ids, {"a.bin", "version 1,", "have version 7"});
+  refused(llmc(20240520, 1, 0).substr(0, 1022), {"a.bin", "cut short", "1022 bytes"});
+  refused(llmc(20240801, 7, 0).substr(0, 4), {"a.bin", "cut short", "4 bytes"});
+}
+
 TEST_F(TokenFiles, TheHeaderOfLlmc) {
   const std::string two =
-      write("a.bin", llmc(20240520, 3) + bytes_of(std::vector<std::uint16_t>{7, 0, 999}));
+      write("a.bin", llmc(20240520, 1, 3) + bytes_of(std::vector<std::uint16_t>{7, 0, 999}));
   EXPECT_EQ(all(open(two)), (Ids{7, 0, 999}));
   const std::string four =
-      write("b.bin", llmc(20240801, 3) + bytes_of(std::vector<std::uint32_t>{7, 0, 999}));
+      write("b.bin", llmc(20240801, 7, 3) + bytes_of(std::vector<std::uint32_t>{7, 0, 999}));
   EXPECT_EQ(all(open(four)), (Ids{7, 0, 999}));
   expect_error(Errc::kFormat, {"b.bin", "4 bytes", "uint16"},
                [&] { open(four, TokenDType::kUint16); });
   expect_error(Errc::kFormat, {"c.bin", "promises 4"},
-               [&] { open(write("c.bin", llmc(20240520, 4) + "abcdef")); });
+               [&] { open(write("c.bin", llmc(20240520, 1, 4) + "abcdef")); });
 }
 
 }  // namespace

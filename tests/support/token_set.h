@@ -23,6 +23,18 @@ std::string bytes_of(const std::vector<T>& values) {
   return bytes;
 }
 
+/// The tokens that are targets: all but the first of each document, as far as `mask` marks them.
+inline std::int64_t targets_of(const std::vector<std::int64_t>& ends, const std::string& mask) {
+  std::int64_t targets = 0, begin = 0;
+  for (const std::int64_t end : ends) {
+    for (std::int64_t at = begin + 1; at < end; ++at) {
+      targets += mask.empty() || mask[static_cast<std::size_t>(at)] != 0 ? 1 : 0;
+    }
+    begin = end;
+  }
+  return targets;
+}
+
 /// `mask`: a byte for each token, 0 or 1; empty: none is written.
 inline void write_token_set(const TempFolder& folder, const std::string& name,
                             const std::vector<std::uint16_t>& ids,
@@ -34,8 +46,8 @@ inline void write_token_set(const TempFolder& folder, const std::string& name,
   folder.write(
       name + ".json",
       fmt::format(R"({{"sluice_tokens": 1, "dtype": "uint16", "tokens": {}, "documents": {},
-                               "targets": 0, "masked": {}, "vocab": 100{}}})",
-                  ids.size(), ends.size(), !mask.empty(), more));
+                               "targets": {}, "masked": {}, "vocab": 100{}}})",
+                  ids.size(), ends.size(), targets_of(ends, mask), !mask.empty(), more));
 }
 
 }  // namespace sluice::test
