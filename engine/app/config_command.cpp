@@ -89,7 +89,10 @@ void print_reference() {
 }
 
 void import_deepspeed(const std::string& file, const std::string& out) {
-  write_new(out, config::import_deepspeed(config::read_document(file), file).yaml);
+  const config::DeepSpeedImport import =
+      config::import_deepspeed(config::read_document(file), file);
+  for (const std::string& note : import.notes) log::warning(note);
+  write_new(out, import.yaml);
 }
 
 }  // namespace sluice::app

@@ -89,7 +89,9 @@ class Importer {
   /// Where DeepSpeed's defaults are not ours.
   void unset() {
     for (const DeepSpeedKey& row : deepspeed_keys()) {
-      if (set_.contains(row.from)) continue;
+      const auto there = set_.find(row.from);
+      // auto of a key that has no place here says no more than its absence.
+      if (there != set_.end() && !(row.to.empty() && there->second == "auto")) continue;
       const auto applies = std::ranges::find_if(row.unset, [&](const Unset& u) {
         const auto found = set_.find(u.where);
         if (u.where.empty() || found == set_.end()) return u.where.empty();
@@ -97,7 +99,9 @@ class Importer {
                  return same(v, found->second);
                });
       });
-      if (applies == row.unset.end() || applies->ours.empty()) continue;
+      if (applies == row.unset.end()) continue;
+      if (!applies->note.empty()) notes_.push_back(applies->note);
+      if (applies->ours.empty()) continue;
       const Entry e{row.from, file_, value_of(applies->ours, file_)};
       write(row, e, row.from, e.value, applies->theirs, "what DeepSpeed takes where it is not set");
     }
@@ -106,7 +110,7 @@ class Importer {
   DeepSpeedImport finish() {
     check_together();
     SLUICE_CHECK(refused_.empty(), kConfig, refusal());
-    return {done_, yaml()};
+    return {done_, notes_, yaml()};
   }
 
  private:
@@ -285,6 +289,7 @@ class Importer {
         "name them at the start: sluice train run.yaml model.path=FOLDER data.train=FILE\n"
         "Above each key: where it comes from.",
         shown(file_)));
+    for (const std::string& note : notes_) out += comment_lines("Note: " + note);
     out += to_yaml(std::move(lines));
     out += listed("Left at the default here:", Fate::kLeft);
     out += listed("Not carried over:", Fate::kDropped);
@@ -306,6 +311,7 @@ class Importer {
   std::map<std::string, std::string, std::less<>> set_;  // path -> value
   std::map<const Field*, Setting> settings_;
   std::vector<Imported> done_;
+  std::vector<std::string> notes_;
   std::vector<std::string> refused_;
 };
 

@@ -25,6 +25,7 @@ struct Imported {
 
 struct DeepSpeedImport {
   std::vector<Imported> keys;  ///< in the order of the file, then what DeepSpeed takes without them
+  std::vector<std::string> notes;  ///< where numbers can differ from DeepSpeed's; in `yaml` as well
   /// A run file that lacks a model and data only, with comments on every key.
   std::string yaml;
 };

@@ -24,6 +24,10 @@ unknown keys, equal keys and keys that contradict each other; all of them are na
 * `"auto"` stays auto. Where a key here has no auto, it is left at its default and listed as such: in
   DeepSpeed the calling script decides.
 * Where a key is not set and DeepSpeed's default is another than sluice's, DeepSpeed's is written.
+* Two keys that are not set are noted instead, at the top of the file and as a warning: `warmup_type`, whose
+  default, a logarithm, is not built, and `gradient_clipping`, whose default depends on DeepSpeed's version.
+  They are not refused because most files leave them out, the Hugging Face Trainer's above all, for which
+  `warmup_type` changes no more than the first steps; who writes `"log"` is refused.
 * What has no counterpart on purpose (buckets, live parameters, pipelined reads): everything overlaps as far
   as the limits of `tiers` allow ([design.md](design.md) 1).
 
@@ -58,12 +62,13 @@ std::string how(const DeepSpeedKey& row) {
   }
   if (!row.note.empty()) parts.push_back(row.note);
   for (const Unset& u : row.unset) {
-    if (u.ours.empty()) continue;
+    if (u.ours.empty() && u.note.empty()) continue;
     const std::string with = u.where.empty() ? ""
                              : u.values.empty()
                                  ? fmt::format(" with `{}`", u.where)
                                  : fmt::format(" with {}", fmt::join(u.values, ", "));
-    parts.push_back(fmt::format("not set{}: {}", with, u.theirs));
+    parts.push_back(
+        fmt::format("not set{}: {}{}", with, u.theirs, u.note.empty() ? "" : ", and noted"));
   }
   return fmt::format("{}", fmt::join(parts, "; "));
 }

@@ -29,7 +29,8 @@ struct Unset {
   std::string where;                ///< only where this key is set; empty: always
   std::vector<std::string> values;  ///< and to one of these; empty: to any
   std::string theirs;
-  std::string ours;  ///< empty: nothing is written
+  std::string ours;       ///< empty: nothing is written
+  std::string note = {};  ///< how the numbers can differ all the same: nobody may overlook it
 };
 
 struct DeepSpeedKey {

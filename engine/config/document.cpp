@@ -193,6 +193,13 @@ ValuePtr build(const std::string& text, const std::string& file, const char* wha
   }
 }
 
+std::string place_in(std::string_view text, std::size_t offset, const std::string& file) {
+  const std::string_view before = text.substr(0, offset);
+  const auto line = 1 + std::ranges::count(before, '\n');
+  const std::size_t column = before.size() - (before.rfind('\n') + 1);  // npos + 1 is 0
+  return fmt::format("{}:{}:{}", file, line, column + 1);
+}
+
 /// Throws where `text` is no JSON.
 void refuse_no_json(std::string_view text, const std::string& file) {
   using nlohmann::json;
@@ -200,14 +207,17 @@ void refuse_no_json(std::string_view text, const std::string& file) {
     const json none =
         json::parse(text, [](int, json::parse_event_t, const json&) { return false; });
   } catch (const json::parse_error& e) {
-    const std::string_view before = text.substr(0, std::max<std::size_t>(e.byte, 1) - 1);
-    const auto line = 1 + std::ranges::count(before, '\n');
-    const std::size_t column = before.size() - (before.rfind('\n') + 1);  // npos + 1 is 0
     const std::string said = e.what();
     const std::size_t reason = said.find("syntax error");
     const std::size_t end = std::min(said.find("; last read"), said.size());
-    fail(fmt::format("{}:{}:{}", file, line, column + 1),
+    fail(place_in(text, std::max<std::size_t>(e.byte, 1) - 1, file),
          fmt::format("no JSON: {}", reason < end ? said.substr(reason, end - reason) : said));
+  } catch (const json::out_of_range& e) {  // it has no place, only the number in quotes
+    const std::string said = e.what();
+    const std::size_t begin = std::min(said.find('\'') + 1, said.size());
+    const std::string number = said.substr(begin, said.rfind('\'') - begin);
+    fail(place_in(text, std::min(text.find(number), text.size()), file),
+         fmt::format("{}: too large for a number", shown(number)));
   }
 }
 

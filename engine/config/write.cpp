@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/config/value.h"
 
 namespace sluice::config {
 namespace {
@@ -126,7 +128,14 @@ std::string to_yaml(std::vector<Line> lines) {
     }
     open = section;
     if (!line.comment.empty()) out += comment_lines(line.comment, 2 * section.size());
-    out += yaml_line(*line.field, line.value, section.size());
+    try {
+      out += yaml_line(*line.field, line.value, section.size());
+    } catch (const json::type_error&) {
+      throw Error(
+          Errc::kConfig,
+          fmt::format("{}: {}: not UTF-8, which a run file is; rename it", line.field->path,
+                      shown(line.value.dump(-1, ' ', false, json::error_handler_t::replace))));
+    }
   }
   return out;
 }

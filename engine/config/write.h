@@ -17,7 +17,7 @@ struct Line {
   std::string comment = {};  ///< above the key; empty: none
 };
 
-/// A run file of these keys, in the order of the reference.
+/// A run file of these keys, in the order of the reference. Throws kConfig: a value is not UTF-8.
 std::string to_yaml(std::vector<Line> lines);
 
 /// `text` as lines of YAML comments, each behind `indent` spaces.

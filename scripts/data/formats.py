@@ -42,6 +42,7 @@ class Format:
     def __init__(self, name, tokenizer, masked):
         self.name, self.tokenizer, self.masked = name, tokenizer, masked
         self.template = ChatTemplate(tokenizer) if name == "chat" else None
+        self.chat_key = "messages"  # of the last chat that had one
 
     def document(self, place, record):
         """None where there is nothing to learn from."""
@@ -60,8 +61,9 @@ class Format:
         return Document(place, text, None, False) if text.strip() else None
 
     def chat(self, place, record):
-        key = "conversations" if "messages" not in record else "messages"
-        messages = self.messages(place, record, key)
+        known = (key for (key,) in KEYS["chat"] if key in record)
+        self.chat_key = next(known, self.chat_key)
+        messages = self.messages(place, record, self.chat_key)
         return self.conversation(place, record, messages, 0) if messages else None
 
     def completion(self, place, record):

@@ -70,8 +70,11 @@ def tokens_of(header, options):
 
 def print_header(header):
     used = header["places"] - header["padding"]
-    print(f"{header['samples']:,} samples of {header['seq_len']:,} tokens: "
-          f"{header['documents']:,} documents in {header['pieces']:,} pieces; "
+    if header["documents"] is None:
+        source = "a stream without documents"
+    else:
+        source = f"{header['documents']:,} documents in {header['pieces']:,} pieces"
+    print(f"{header['samples']:,} samples of {header['seq_len']:,} tokens: {source}; "
           f"padding {header['padding'] / max(header['places'], 1):.1%}; "
           f"{header['targets']:,} targets, {header['targets'] / max(used, 1):.1%} of the tokens")
 

@@ -7,11 +7,12 @@ from records import read, reader_of
 
 
 class Sources:
-    """The files as they are when the command starts."""
+    """The files as they are when the command starts, and what a manifest calls them."""
 
-    def __init__(self, paths):
+    def __init__(self, paths, places):
         for path in paths:
             reader_of(path)
+        self.names = {path: places.relative(path) for path in paths}
         self.status = {path: os.stat(path) for path in paths}
         self.paths = paths
 
@@ -19,7 +20,7 @@ class Sources:
         for path in self.paths:
             yield from read(path, columns)
 
-    def described(self, places):
+    def described(self):
         """For the manifest; a file that has changed since is refused."""
         described = []
         for path in self.paths:
@@ -29,6 +30,6 @@ class Sources:
             then = self.status[path]
             if (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns):
                 raise BadData(f"{path} was changed while it was read; start again")
-            described.append({"path": places.relative(path), "bytes": now.st_size,
+            described.append({"path": self.names[path], "bytes": now.st_size,
                               "modified_ns": now.st_mtime_ns, "sha256": digest})
         return described

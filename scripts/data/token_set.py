@@ -12,11 +12,24 @@ from failures import BadData, BadOptions
 PARTS = (".bin", ".documents", ".mask", ".json")  # in the order in which they appear
 
 
+def utf8(path):
+    """`path` where a manifest, which is JSON, and a run file can name it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise BadOptions(f"{ascii(path)} is not UTF-8; rename it") from None
+    return path
+
+
+def is_special(path):
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+
+
 class Places:
     """Where the files of a set go: PREFIX.bin, PREFIX.json, ..."""
 
     def __init__(self, prefix):
-        self.prefix = prefix = prefix.removesuffix(".bin")
+        self.prefix = prefix = utf8(prefix).removesuffix(".bin")
         self.folder, self.name = os.path.split(prefix)
         self.folder = self.folder or "."
         if not self.name or self.name in (".", ".."):
@@ -24,6 +37,9 @@ class Places:
                              f"{self.folder}/corpus")
         if not os.path.isdir(self.folder):
             raise BadOptions(f"-o {prefix}: {self.folder} is no folder; make it first")
+        for path in (prefix, *map(self.path, PARTS)):
+            if is_special(path):
+                raise BadOptions(f"-o {prefix}: {path} is a device or a pipe; name files to make")
 
     def path(self, part):
         return self.prefix + part
@@ -40,10 +56,10 @@ class Places:
     def relative(self, path):
         """`path` as the manifest has it: from the folder of the set, unless it was given whole."""
         if os.path.isabs(path):
-            return path
+            return utf8(path)
         folder, name = os.path.split(path.rstrip("/"))
         whole = os.path.join(os.path.realpath(folder or "."), name)
-        return os.path.relpath(whole, os.path.realpath(self.folder))
+        return utf8(os.path.relpath(whole, os.path.realpath(self.folder)))
 
 
 class Writer:

@@ -147,9 +147,11 @@ def command():
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
 
     places = Places(options.output)
-    sources = Sources(options.files)
+    sources = Sources(options.files, places)
     places.refuse_to_replace(options.files, options.force)
-    tokenizer = Tokenizer(options.tokenizer or options.model)
+    folder = options.tokenizer or options.model
+    folder_name = places.relative(folder)
+    tokenizer = Tokenizer(folder)
     dtype, vocab = checked(options, tokenizer)
     name, masked = format_name(options, sources)
 
@@ -172,8 +174,8 @@ def command():
             "sluice_tokens": 1, "dtype": dtype, "tokens": writer.tokens,
             "documents": writer.documents, "targets": writer.targets, "masked": masked,
             "vocab": tokenizer.vocab, "format": name,
-            "tokenizer": places.relative(tokenizer.folder),
-            "tokenizer_sha256": tokenizer.sha256(), "sources": sources.described(places)}
+            "tokenizer": folder_name,
+            "tokenizer_sha256": tokenizer.sha256(), "sources": sources.described()}
         writer.finish(manifest)
     report(options, places, writer, manifest, skipped)
     return 0

@@ -105,6 +105,6 @@ def model_vocab(folder):
             size = json.load(file)["vocab_size"]
     except (ValueError, KeyError, TypeError) as error:
         raise BadOptions(f"{path} has no vocab_size that can be read ({error!r})") from None
-    if not isinstance(size, int) or size <= 0:
+    if type(size) is not int or size <= 0:
         raise BadOptions(f"{path}: vocab_size is {size!r}, and a number above 0 was expected")
     return size

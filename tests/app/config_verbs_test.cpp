@@ -12,6 +12,7 @@ using ConfigVerbs = ProgramTest;
 constexpr const char* kDeepSpeed = R"({
   "train_micro_batch_size_per_gpu": 2,
   "steps_per_print": 1,
+  "gradient_clipping": 1.0,
   "bf16": {"enabled": true},
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
   "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "sub_group_size": 5e8}
@@ -41,6 +42,14 @@ TEST_F(ConfigVerbs, AnImportIsPrintedAndNeverOverwrites) {
   EXPECT_EQ(text_of("ds.yaml"), "mine");
   expect_refused(shell("$sluice config import-deepspeed ds.json -o nowhere/ds.yaml"), kConfig,
                  {"nowhere/ds.yaml", "No such file"});
+}
+
+TEST_F(ConfigVerbs, WhatAnImportChangesIsSaidAside) {
+  write("ds.json", R"({"gradient_clipping": 1.0, "scheduler": {"type": "WarmupLR"}})");
+  const Ending ending = shell("$sluice config import-deepspeed ds.json >ds.yaml");
+  EXPECT_EQ(ending.code, 0);
+  EXPECT_THAT(ending.said, HasSubstr("warning: warmup is linear here"));
+  EXPECT_THAT(text_of("ds.yaml"), HasSubstr("# Note: warmup is linear here"));
 }
 
 TEST_F(ConfigVerbs, WhatCannotBeImportedIsRefusedAndNothingIsWritten) {
@@ -142,6 +151,7 @@ TEST_F(ConfigVerbs, WhatAFirstFileCannotNameIsRefused) {
   refused("--model nowhere --data tokens.bin", {"nowhere", "config.json"});
   refused("--model model --data nowhere.bin", {"data.train", "nowhere.bin"});
   refused("--model model", {"--data is required"});
+  refused("--model model --data 'bad\xff.bin'", {"data.train", "bad", ".bin", "UTF-8", "rename"});
 }
 
 }  // namespace

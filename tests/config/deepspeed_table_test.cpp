@@ -175,6 +175,8 @@ TEST(DeepSpeedTable, WhatDeepSpeedTakesWhereAKeyIsNotSetIsWritten) {
         if (!unset.where.empty()) file[json::json_pointer(pointer_of(unset.where))] = value;
         const DeepSpeedImport import = import_deepspeed(file.dump(), "ds.json");
         const Imported* key = find(import, row.from);
+        const auto noted = std::ranges::find(import.notes, unset.note);
+        EXPECT_EQ(noted == import.notes.end(), unset.note.empty());
         if (unset.ours.empty()) {
           EXPECT_EQ(key, nullptr);
           continue;

@@ -156,6 +156,37 @@ TEST(DeepSpeed, AutoAsATrainerFillsItIn) {
   EXPECT_THAT(yaml, HasSubstr("# - scheduler.params.warmup_max_lr: auto: "));
 }
 
+/// DeepSpeed takes the logarithm for a word that it does not know, auto too.
+TEST(DeepSpeed, AWarmUpThatIsALogarithmThereIsNoted) {
+  const std::string said = "warmup is linear here, DeepSpeed's is logarithmic where warmup_type";
+  const auto with = [](const std::string& scheduler) {
+    return import_deepspeed(R"({"gradient_clipping": 1, "scheduler": )" + scheduler + "}",
+                            "ds.json");
+  };
+  for (const std::string type : {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"}) {
+    for (const std::string params : {"{}", R"({"warmup_type": "auto"})"}) {
+      const std::string scheduler = R"({"type": ")" + type + R"(", "params": )" + params + "}";
+      SCOPED_TRACE(scheduler);
+      const DeepSpeedImport import = with(scheduler);
+      EXPECT_THAT(import.notes, ElementsAre(HasSubstr(said)));
+      EXPECT_LT(import.yaml.find("# Note: warmup is linear here"), import.yaml.find("version: 1"));
+    }
+  }
+  EXPECT_THAT(with(R"({"type": "WarmupLR", "params": {"warmup_type": "linear"}})").notes,
+              testing::IsEmpty());
+  EXPECT_THAT(with("null").notes, testing::IsEmpty());
+}
+
+TEST(DeepSpeed, GradientsAreNotClippedUnlessItSaysSo) {
+  const DeepSpeedImport without = import_deepspeed("{}", "ds.json");
+  EXPECT_THAT(without.yaml, HasSubstr("gradient_clipping: null\n"));
+  EXPECT_THAT(without.notes, ElementsAre(HasSubstr("gradient_clipping is not set")));
+  EXPECT_EQ(loaded("{}").train.gradient_clipping, std::nullopt);
+  EXPECT_THAT(import_deepspeed(R"({"gradient_clipping": 0.5})", "ds.json").notes,
+              testing::IsEmpty());
+  EXPECT_EQ(loaded(R"({"gradient_clipping": 0.5})").train.gradient_clipping, 0.5);
+}
+
 TEST(DeepSpeed, AdamIsAdamWUnlessItSaysOtherwise) {
   EXPECT_EQ(
       loaded(R"({"optimizer": {"type": "adam", "params": {"adam_w_mode": false}}})").optimizer.type,
@@ -199,6 +230,10 @@ TEST(DeepSpeedRefused, WhatIsNoJson) {
   EXPECT_THAT(refusal("{\"a\": 1,\n}"), HasSubstr("ds.json:2:1: no JSON: "));
   EXPECT_THAT(refusal("{'a': 1}"), HasSubstr("ds.json:1:2: no JSON: "));
   EXPECT_THAT(refusal("{\"steps_per_print\": NaN}"), HasSubstr("ds.json:1:21: no JSON: "));
+  EXPECT_THAT(refusal("{\"steps_per_print\":\n 1e999}"),
+              AllOf(HasSubstr("ds.json:2:2: 1e999: "), HasSubstr("too large")));
+  EXPECT_THAT(refusal("{\"wandb\": [-1" + std::string(500, '0') + "]}"),
+              AllOf(HasSubstr("ds.json:1:12: -1000"), HasSubstr("0...: ")));
   EXPECT_THAT(refusal("a: 1\n"), HasSubstr("no JSON"));
   EXPECT_THAT(refusal(""), HasSubstr("ds.json:1:1: no JSON"));
   EXPECT_THAT(refusal("{} {}"), HasSubstr("no JSON"));

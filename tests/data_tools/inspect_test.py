@@ -69,6 +69,25 @@ class Inspect(Case):
         _, out, _ = self.inspect(header, {"sample": 0, "documents": [document], "padding": 0})
         self.assertIn("\n«é␛[2J»\n", out)
 
+    def test_streams_which_have_no_documents(self):
+        stream = {"seq_len": 3, "samples": 1333, "places": 3999, "padding": 0, "documents": None,
+                  "pieces": None, "targets": 3999, "kind": "text", "tokenizer": None}
+        head = ("1,333 samples of 3 tokens: a stream without documents; padding 0.0%; "
+                "3,999 targets, 100.0% of the tokens\n")
+        sample = {"sample": 0, "documents": [{"tokens": list(b"four"), "counts": [0, 1, 1, 1]}],
+                  "padding": 0}
+        code, out, err = self.inspect(stream, sample)
+        self.assertEqual((code, err), (0, ""))
+        self.assertTrue(out.startswith(head))
+        self.assertIn("\nf«our»\n", out)
+        stream["kind"] = "tokens"
+        code, out, err = self.inspect(stream, sample)
+        self.assertEqual((code, out), (2, head))
+        self.assertIn("give --tokenizer DIR", err)
+        code, out, err = self.inspect(stream, sample, arguments=["--tokenizer", "model"])
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("\n-- document 1: 4 tokens, 3 count\n", out)
+
     def test_it_asks_the_binary(self):
         self.inspect(HEADER,
                      arguments=["data.seq_len=8", "--from", "4", "--samples", "1", "seed=2"])

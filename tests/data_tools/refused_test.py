@@ -79,12 +79,20 @@ class Data(Case):
                 (chat(("user", "Hello"), (7, "fine")), "messages[1]: role is a number"),
                 (chat(("user", [{"type": "image"}]), ("assistant", "fine")), "content is a list"),
                 (CHAT | {"tools": "calculator"}, "tools is a string, and a list was expected"),
-                ({"prompt": "Hello", "completion": "fine"}, "no 'conversations'",
-                 "format is chat")):
+                ({"text": "Hello"}, "no 'messages'", "format is chat")):
             with self.subTest(record=record):
                 message = self.refused(4, self.write("a.jsonl", CHAT, record))
                 for part in ("a.jsonl:2: ", *said):
                     self.assertIn(part, message)
+
+    def test_what_is_no_chat_is_told_the_key_of_the_chats_before_it(self):
+        turns = chat(("human", "Hello"), ("gpt", "fine"), key="conversations",
+                     names=("from", "value"))
+        chats = self.write("a.jsonl", turns)
+        self.assertIn("b.jsonl:1: no 'conversations'",
+                      self.refused(4, chats, self.write("b.jsonl", {"text": "fine"})))
+        self.assertIn("b.jsonl:1: no 'messages'",
+                      self.refused(4, "b.jsonl", "--format", "chat"))
 
     def test_completions(self):
         first = {"prompt": "Hello", "completion": "fine"}
@@ -166,6 +174,33 @@ class Options(Case):
                 self.assertIn(f"out.{part} is there already", self.refused(2, "a.jsonl"))
                 os.unlink(f"out.{part}")
 
+    def test_what_is_no_file_is_no_place_for_a_set(self):
+        os.mkfifo("fifo")
+        os.mkfifo("set.bin")
+        before = sorted(self.folder.rglob("*"))
+        for prefix, named in (("fifo", "fifo"), ("fifo.bin", "fifo"), ("set", "set.bin"),
+                              ("set.bin", "set.bin"), ("/dev/full", "/dev/full")):
+            with self.subTest(prefix=prefix):
+                code, _, err = self.run_here("a.jsonl", "--model", "model", "--force", "-o", prefix)
+                self.assertEqual(code, 2)
+                self.assertIn(f"{named} is a device or a pipe", err)
+                self.assertEqual(sorted(self.folder.rglob("*")), before)
+        (self.folder / "out").mkdir()
+        self.tokenize("a.jsonl")
+
+    def test_names_that_a_manifest_cannot_hold(self):
+        odd = os.fsdecode(b"caf\xe9")
+        shutil.copy("a.jsonl", odd + ".jsonl")
+        shutil.copytree("model", odd)
+        for arguments in ([odd + ".jsonl"], [odd + ".jsonl", "-o", os.path.join(odd, "out")],
+                          ["a.jsonl", "-o", odd], ["a.jsonl", "--tokenizer", odd]):
+            with self.subTest(arguments=list(map(ascii, arguments))):
+                before = sorted(self.folder.rglob("*"))
+                code, out, err = self.run_here("--model", "model", "-o", "out", *arguments)
+                self.assertEqual((code, out), (2, ""), err)
+                self.assertIn("is not UTF-8; rename it", err)
+                self.assertEqual(sorted(self.folder.rglob("*")), before)
+
     def test_an_input_is_never_replaced(self):
         pathlib.Path("out.json").write_text("[" + FINE + "]")
         self.assertIn("would replace out.json", self.refused(2, "out.json", "--force"))
@@ -176,11 +211,14 @@ class Options(Case):
         (self.folder / "broken" / "tokenizer.json").write_text("{")
         save(self.folder / "sizeless", self.tokenizer)
         (self.folder / "sizeless" / "config.json").write_text("{}")
+        save(self.folder / "yes", self.tokenizer)
+        (self.folder / "yes" / "config.json").write_text('{"vocab_size": true}')
         save(self.folder / "endless", self.tokenizer, eos=None)
         for folder, arguments, said in (
                 ("nowhere", [], "nowhere is no folder"), ("empty", [], "no tokenizer in empty"),
                 ("broken", [], "cannot read the tokenizer in broken"),
                 ("sizeless", [], "sizeless/config.json has no vocab_size"),
+                ("yes", [], "yes/config.json: vocab_size is True"),
                 ("endless", ["--eos", "yes"], "has no EOS token")):
             with self.subTest(folder=folder):
                 self.assertIn(said, self.refused_with(folder, "a.jsonl", *arguments))
