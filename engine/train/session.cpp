@@ -61,6 +61,12 @@ std::optional<data::Dataset> open_valid(const Job& job, const data::Dataset& tra
                fmt::format("data.train: {}, and data.valid: {}: they do not mix; name one kind, or "
                            "set data.format",
                            kind(train), kind(valid)));
+  const bool one_tokenizer = train.tokenizer_sum().empty() || valid.tokenizer_sum().empty() ||
+                             train.tokenizer_sum() == valid.tokenizer_sum();
+  SLUICE_CHECK(one_tokenizer, kConfig,
+               fmt::format("data.train: {}, and data.valid: {}: made by different tokenizers; "
+                           "tokenize both with the model's",
+                           train.files().front().ids.path(), valid.files().front().ids.path()));
   return valid;
 }
 
