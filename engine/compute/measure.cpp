@@ -68,8 +68,9 @@ std::vector<Bytes> sizes_of(Operand name, const Setup& setup, const shape::Block
 /// place of it where the micro-batch has but one (model/documents.h).
 enum class Rows { kWhole, kSeveral };
 
-std::vector<Rows> rows_of(const Setup& setup) {
-  if (!setup.documents || setup.seq_len == 1) return {Rows::kWhole};
+std::vector<Rows> rows_of(const Setup& setup, shape::BlockKind kind) {
+  const bool attends = kind == shape::BlockKind::kLayer;
+  if (!attends || !setup.documents || setup.seq_len == 1) return {Rows::kWhole};
   return {Rows::kWhole, Rows::kSeveral};
 }
 
@@ -145,7 +146,7 @@ train::Measured ModelOps::measure() {
   for (const shape::Block& block : setup_.model->blocks) {
     if (block.kind == shape::BlockKind::kLayer && std::exchange(layer_done, true)) continue;
     for (const OpId id : ops_of(setup_, block.kind)) {
-      for (const Rows rows : rows_of(setup_)) {
+      for (const Rows rows : rows_of(setup_, block.kind)) {
         Scratch scratch;
         const OpCost cost =
             cost_of(setup_, numerics_, scratch_op(setup_, block, id, rows, scratch));

@@ -158,13 +158,8 @@ void HostOps::norm(const OpBytes& op) const {
 void HostOps::decide(const OpBytes& op) {
   Control& control = op.values<Control>(Operand::kControl).front();
   Record& record = op.values<Record>(Operand::kRecord).front();
-  double loss = 0;
-  for (const auto of_micro_batch : op.all(Operand::kLoss)) {
-    loss += OpBytes::as<double>(of_micro_batch).front();
-  }
   const Tag tag = Tag::unpack(op.tag);
-  const std::int64_t targets = batches_.targets(tag);
-  loss /= static_cast<double>(targets);
+  const double loss = mean_loss(op, tag);
   std::vector<std::span<const double>> norms;
   for (const auto of_segment : op.all(Operand::kNorms)) {
     norms.push_back(OpBytes::as<const double>(of_segment));
@@ -203,7 +198,7 @@ void HostOps::decide(const OpBytes& op) {
     control.skipped_in_row = 0;
   }
   const std::lock_guard lock(mutex_);
-  steps_[tag.step] = {loss, gnorm, lr, clip, !record.applied, targets};
+  steps_[tag.step] = {loss, gnorm, lr, clip, !record.applied, batches_.targets(tag)};
 }
 
 void HostOps::adam(const OpBytes& op) const {
@@ -231,13 +226,17 @@ void HostOps::adam(const OpBytes& op) const {
 
 void HostOps::report_loss(const OpBytes& op) {
   const Tag tag = Tag::unpack(op.tag);
-  double loss = 0;
-  for (const auto of_micro_batch : op.all(Operand::kLoss)) {
-    loss += OpBytes::as<double>(of_micro_batch).front();
-  }
-  loss /= static_cast<double>(batches_.targets(tag));
+  const double loss = mean_loss(op, tag);
   const std::lock_guard lock(mutex_);
   evaluations_[tag.step] = loss;
+}
+
+double HostOps::mean_loss(const OpBytes& op, Tag tag) const {
+  double sum = 0;
+  for (const auto of_micro_batch : op.all(Operand::kLoss)) {
+    sum += OpBytes::as<double>(of_micro_batch).front();
+  }
+  return sum / static_cast<double>(batches_.targets(tag));
 }
 
 StepResult HostOps::take_step(std::int64_t step) {

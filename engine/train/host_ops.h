@@ -66,6 +66,8 @@ class HostOps {
   void decide(const OpBytes& op);
   void adam(const OpBytes& op) const;
   void report_loss(const OpBytes& op);
+  /// Of the program whose micro-batches the op has the losses of, per target.
+  double mean_loss(const OpBytes& op, Tag tag) const;
 
   /// The operand, in the dtype of its segment's gradient.
   cpu_adam::Gradient gradient(const OpBytes& op) const;

@@ -10,7 +10,6 @@ Skipped (exit code 77) where transformers or the packages of scripts/data are no
 import json
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 
@@ -64,16 +63,9 @@ def make_model(folder, texts):
         bos_token_id=0, eos_token_id=tokenizer.eos_token_id)).save_pretrained(folder)
 
 
-def run(*command):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
-                          check=False)
-    if done.returncode != 0:
-        sys.exit(f"{command[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
 def data_tool(name, *arguments):
-    return run(ROOT / ".deps/data/bin/python3", ROOT / f"scripts/data/{name}_command.py", *arguments)
+    return families.sluice(ROOT / ".deps/data/bin/python3",
+                           ROOT / f"scripts/data/{name}_command.py", *arguments)
 
 
 def generated(tokenizer, model, text):
@@ -89,8 +81,7 @@ def main():
     if not (ROOT / ".deps/data").exists():
         print("skipped: scripts/install.sh data was not run")
         sys.exit(77)
-    families.transformers.logging.set_verbosity_error()
-    families.transformers.logging.disable_progress_bar()
+    families.hush()
     chats = list(make_chats())
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
@@ -107,7 +98,7 @@ def main():
             "optimizer": {"lr": 4e-3}, "precision": {"compute": "fp32"},
             "tiers": {"gpu": {"limit": "256MiB"}, "cpu": {"limit": "256MiB"}}}))
         shown = data_tool("inspect", folder / "run.yaml", "--samples", 2)
-        run(sys.argv[1], "train", folder / "run.yaml")
+        families.sluice(sys.argv[1], "train", folder / "run.yaml")
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "chat" / "final")
         model = transformers.AutoModelForCausalLM.from_pretrained(folder / "chat" / "final")
     learned = chats[0][1]["content"]

@@ -12,8 +12,6 @@ where transformers is not installed.
 import dataclasses
 import json
 import pathlib
-import subprocess
-import sys
 import tempfile
 
 import families
@@ -61,44 +59,18 @@ def write_token_set(prefix, documents):
         "vocab": families.VOCAB}))
 
 
-def settings(folder, name, **changes):
-    made = {
-        "version": 1, "name": name, "output_dir": str(folder / "${name}"),
-        "model": {"path": str(folder / "model")},
-        "data": {"train": str(folder / "chat.bin"), "seq_len": SEQ, "shuffle": False},
-        "train": {"steps": STEPS, "train_micro_batch_size_per_gpu": BATCH,
-                  "gradient_accumulation_steps": ACCUMULATION},
-        "optimizer": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.0},
-        "scheduler": {"type": "constant", "warmup_steps": 0},
-        "precision": {"compute": "fp32"},
-        "tiers": {"gpu": {"limit": "256MiB"}, "cpu": {"limit": "256MiB"}},
-        "checkpoint": {"final_dtype": "fp32"},
-    }
-    for key, value in changes.items():
-        made[key] = {**made[key], **value}
-    path = folder / f"{name}.yaml"
-    path.write_text(json.dumps(made))
-    return path
-
-
-def sluice(binary, *arguments):
-    done = subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True,
-                          check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"sluice ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
-def run(binary, folder, name, **changes):
-    sluice(binary, "train", settings(folder, name, **changes))
-    lines = (folder / name / "metrics.jsonl").read_text().splitlines()
-    return [(record["loss"], record["gnorm"]) for record in map(json.loads, lines)]
+def settings(folder, train=None, optimizer=None):
+    """What a run file has unlike that of families.py."""
+    return {"data": {"train": str(folder / "chat.bin"), "seq_len": SEQ},
+            "train": {"steps": STEPS, "train_micro_batch_size_per_gpu": BATCH,
+                      "gradient_accumulation_steps": ACCUMULATION, **(train or {})},
+            "optimizer": {"weight_decay": 0.0, **(optimizer or {})}}
 
 
 def packed_steps(binary, run_file):
     """The documents of each step, as sluice says."""
     per_step = BATCH * ACCUMULATION
-    lines = sluice(binary, "data", "samples", run_file, "--samples", per_step * STEPS)
+    lines = families.sluice(binary, "data", "samples", run_file, "--samples", per_step * STEPS)
     samples = [json.loads(line) for line in lines.splitlines()[1:]]
     return [[document for sample in samples[i:i + per_step] for document in sample["documents"]]
             for i in range(0, per_step * STEPS, per_step)]
@@ -114,7 +86,8 @@ def expected_pieces(documents):
 
 
 def wrong_pieces(binary, run_file, documents):
-    lines = sluice(binary, "data", "samples", run_file, "--samples", 10 ** 6).splitlines()[1:]
+    printed = families.sluice(binary, "data", "samples", run_file, "--samples", 10 ** 6)
+    lines = printed.splitlines()[1:]
     found = sorted((piece["tokens"], piece["counts"])
                    for line in lines for piece in json.loads(line)["documents"])
     if found != sorted(expected_pieces(documents)):
@@ -161,8 +134,9 @@ def train(folder, steps):
 
 def wrong_gradients(binary, folder, step):
     """Adam's first step with eps 1 moves a weight by lr g / (|g| + 1): so g can be read from it."""
-    run(binary, folder, "moved", train={"steps": 1, "gradient_clipping": None},
-        optimizer={"lr": LR, "eps": 1.0})
+    families.run_sluice(binary, folder, "moved", folder / "model",
+                        **settings(folder, train={"steps": 1, "gradient_clipping": None},
+                                   optimizer={"lr": LR, "eps": 1.0}))
     before = {name: weight.detach().clone()
               for name, weight in families.loaded(folder / "model").named_parameters()}
     after = load_file(folder / "moved" / "final" / "model.safetensors")
@@ -185,31 +159,15 @@ def compare(binary, name, case):
         folder = pathlib.Path(scratch)
         families.make_folder(case, folder / "model")
         write_token_set(folder / "chat", documents)
-        run_file = settings(folder, "trained")
+        run_file = families.write_run_file(folder, "trained", folder / "model", **settings(folder))
         steps = packed_steps(binary, run_file)
         theirs = train(folder / "model", steps)
-        ours = run(binary, folder, "trained")
+        ours = families.run_sluice(binary, folder, "trained", folder / "model", **settings(folder))
         wrong = [*families.wrong_steps(ours, theirs),
                  *wrong_pieces(binary, run_file, documents),
                  *wrong_gradients(binary, folder, steps[0])]
-        loss = max(abs(a[0] - b[0]) for a, b in zip(ours, theirs))
-        norm = max(abs(a[1] / b[1] - 1) for a, b in zip(ours, theirs))
-    print(f"{name}: losses within {loss:.1e} of {theirs[-1][0]:.3f}, norms within {norm:.1e}")
-    for line in wrong:
-        print(f"  {line}")
-    return not wrong
-
-
-def main():
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
-        sys.exit(__doc__)
-    torch.set_num_threads(2)
-    families.transformers.logging.set_verbosity_error()
-    families.transformers.logging.disable_progress_bar()
-    chosen = sys.argv[2:] or list(CASES)
-    good = [compare(sys.argv[1], name, CASES[name]) for name in chosen]
-    sys.exit(0 if all(good) else 1)
+    return families.report(name, ours, theirs, wrong)
 
 
 if __name__ == "__main__":
-    main()
+    families.main(__doc__, CASES, compare)

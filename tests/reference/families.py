@@ -134,7 +134,7 @@ def train(folder, row):
     return steps
 
 
-def run_sluice(binary, folder, name, model, **changes):
+def write_run_file(folder, name, model, **changes):
     settings = {
         "version": 1, "name": name, "output_dir": str(folder / "${name}"),
         "model": {"path": str(model)},
@@ -153,10 +153,20 @@ def run_sluice(binary, folder, name, model, **changes):
         settings[key] = {**settings[key], **value}
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps(settings))
-    done = subprocess.run([binary, "train", str(path)], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False)
+    return path
+
+
+def sluice(program, *arguments):
+    """What sluice, or one of its tools, prints."""
+    done = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True,
+                          check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"sluice ended with {done.returncode}:\n{done.stdout.decode()}")
+        raise RuntimeError(f"sluice ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def run_sluice(binary, folder, name, model, **changes):
+    sluice(binary, "train", write_run_file(folder, name, model, **changes))
     lines = (folder / name / "metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     return [(r["loss"], r["gnorm"]) for r in records if "loss" in r]
@@ -206,24 +216,32 @@ def compare(binary, name, case):
         theirs = train(folder / "model", row)
         ours = run_sluice(binary, folder, "trained", folder / "model")
         wrong = [*wrong_steps(ours, theirs), *wrong_logits(binary, case, folder, row)]
-        loss = max(abs(a[0] - b[0]) for a, b in zip(ours, theirs))
-        norm = max(abs(a[1] / b[1] - 1) for a, b in zip(ours, theirs))
+    return report(name, ours, theirs, wrong)
+
+
+def report(name, ours, theirs, wrong):
+    loss = max(abs(a[0] - b[0]) for a, b in zip(ours, theirs))
+    norm = max(abs(a[1] / b[1] - 1) for a, b in zip(ours, theirs))
     print(f"{name}: losses within {loss:.1e} of {theirs[-1][0]:.3f}, norms within {norm:.1e}")
     for line in wrong:
         print(f"  {line}")
     return not wrong
 
 
-def main():
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
-        sys.exit(__doc__)
-    torch.set_num_threads(2)
+def hush():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    chosen = sys.argv[2:] or list(CASES)
-    good = [compare(sys.argv[1], name, CASES[name]) for name in chosen]
+
+
+def main(usage, cases, compare_one):
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(usage)
+    torch.set_num_threads(2)
+    hush()
+    chosen = sys.argv[2:] or list(cases)
+    good = [compare_one(sys.argv[1], name, cases[name]) for name in chosen]
     sys.exit(0 if all(good) else 1)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, CASES, compare)

@@ -26,94 +26,13 @@
 #include "engine/shape/init.h"
 #include "tests/support/token_set.h"
 #include "tests/train/tiny_run.h"
+#include "tests/train/witness.h"
 
 namespace sluice::train {
 namespace {
 
 using executor::OpContext;
-using schedule::Operand;
 using schedule::OpId;
-
-using Floats = std::vector<float>;
-using ChunkId = std::pair<std::int32_t, std::int32_t>;                  // segment, chunk
-using BatchId = std::tuple<Tag::Kind, std::int64_t, std::int32_t>;      // step, micro-batch
-using UpdateId = std::tuple<std::int64_t, std::int32_t, std::int32_t>;  // step, chunk
-
-/// One chunk's update in one step, as the op saw it.
-struct Update {
-  Record record;
-  Floats gradient, before, after;  // the state: master, m, v
-};
-
-struct Sightings {
-  std::map<ChunkId, Floats> initial;  // state
-  std::map<UpdateId, Update> updates;
-  std::map<BatchId, std::vector<std::int64_t>> batches;  // as batch.h has them
-  std::map<BatchId, double> losses;
-  std::int32_t micro_batches(Tag::Kind kind, std::int64_t step) const {
-    return static_cast<std::int32_t>(std::ranges::count_if(losses, [&](const auto& seen) {
-      return std::get<0>(seen.first) == kind && std::get<1>(seen.first) == step;
-    }));
-  }
-  std::optional<std::int64_t> spoiled_step;  // it gets an infinite loss, and finite gradients
-};
-
-/// Copies what the host's ops and the head leave behind.
-class Witness : public executor::Handler {
- public:
-  Witness(executor::Handler& inner, const memory::SlotMemory& memory, Sightings& seen)
-      : inner_(inner), memory_(memory), seen_(seen) {}
-
-  Ticket start(const OpContext& context) override {
-    const OpBytes op = resolve(context, memory_);
-    Update update;
-    if (op.id == OpId::kAdam) {
-      update.record = op.values<Record>(Operand::kRecord).front();
-      update.gradient = floats(op, Operand::kGradient);
-      update.before = floats(op, Operand::kState);
-    }
-    Ticket ticket = inner_.start(context);
-    ticket.wait();
-    const Tag tag = Tag::unpack(op.tag);
-    const BatchId batch{tag.kind, tag.step, op.where.micro_batch};
-    const std::lock_guard lock(mutex_);
-    switch (op.id) {
-      case OpId::kInitState:
-        seen_.initial[{op.where.segment, op.where.chunk}] = floats(op, Operand::kState);
-        break;
-      case OpId::kLoadBatch: {
-        const auto both = op.values<std::int64_t>(Operand::kBatch);
-        seen_.batches[batch] = {both.begin(), both.end()};
-        break;
-      }
-      case OpId::kHeadTrain:
-        if (tag.step == seen_.spoiled_step) op.values<double>(Operand::kLoss).front() = INFINITY;
-        [[fallthrough]];
-      case OpId::kHeadLoss:
-        seen_.losses[batch] = op.values<double>(Operand::kLoss).front();
-        break;
-      case OpId::kAdam:
-        update.after = floats(op, Operand::kState);
-        seen_.updates[{tag.step, op.where.segment, op.where.chunk}] = std::move(update);
-        break;
-      default:
-        break;
-    }
-    return ticket;
-  }
-  void freed(const prefetch::Freed& slot) override { inner_.freed(slot); }
-
- private:
-  static Floats floats(const OpBytes& op, Operand name) {
-    const auto values = op.values<float>(name);
-    return {values.begin(), values.end()};
-  }
-
-  executor::Handler& inner_;
-  const memory::SlotMemory& memory_;
-  std::mutex mutex_;
-  Sightings& seen_;
-};
 
 constexpr std::int64_t kSteps = 5;
 constexpr std::int64_t kMicroBatches = 3;
