@@ -94,11 +94,6 @@ void File::read(Bytes offset, std::span<std::byte> out) const {
   }
 }
 
-void File::begin_sync(Bytes offset, Bytes length) const {
-  ::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(length),
-                    SYNC_FILE_RANGE_WRITE);
-}
-
 void File::sync() {
   if (::fsync(fd_) != 0) fail("syncing it", path_, errno);
 }

@@ -1,7 +1,7 @@
 /// A file of a checkpoint: whole transfers at an offset, or an error that says where.
 ///
 /// Owns    the descriptor
-/// Thread  read(), write() and begin_sync(): any, several at once; the rest one at a time
+/// Thread  read() and write(): any, several at once; the rest one at a time
 /// Throws  kIo with file, offset, length and the system's reason; kBudget when the disk is full
 #pragma once
 
@@ -29,8 +29,6 @@ class File {
   /// Sets the size and claims the space, so that a full disk shows now and not half way.
   void reserve(Bytes size);
   void write(Bytes offset, std::span<const std::byte> data) const;
-  /// Has the disk take these bytes soon. Nothing is promised, and no error is told: see sync().
-  void begin_sync(Bytes offset, Bytes length) const;
   /// kFormat when the file ends before.
   void read(Bytes offset, std::span<std::byte> out) const;
   void sync();

@@ -16,9 +16,8 @@
 namespace sluice::checkpoint {
 namespace {
 
-// Read at a time: what keeps a drive busy, and is still in a cache when it is widened.
-constexpr std::size_t kPieceElems = 1024 * 1024;
-constexpr std::size_t kWidenedElems = 1024;
+// What read() holds of a file at a time.
+constexpr Bytes kPieceBytes = 64_KiB;
 
 struct Parsed {
   std::vector<Entry> entries;
@@ -61,38 +60,31 @@ Parsed read_header(const File& file) {
   return {parse_header(text, size - data, name), data};
 }
 
-/// Each piece is read into its own upper half and widened from its beginning, so nothing is
-/// overwritten before it has been used, and no memory is needed.
 template <class Half>
-void read_halves(const File& file, Bytes at, std::span<float> out) {
-  std::array<Half, kWidenedElems> halves;
+void widen_halves(const std::byte* raw, std::span<float> out) {
+  std::array<Half, 1024> halves;  // the file aligns nothing
   while (!out.empty()) {
-    const auto piece = out.first(std::min(out.size(), kPieceElems));
-    const auto raw = std::as_writable_bytes(piece).last(piece.size() * sizeof(Half));
-    file.read(at, raw);
-    for (std::size_t i = 0; i < piece.size(); i += halves.size()) {
-      const std::size_t n = std::min(halves.size(), piece.size() - i);
-      std::memcpy(halves.data(), &raw[i * sizeof(Half)], n * sizeof(Half));
-      std::transform(halves.begin(), halves.begin() + static_cast<std::ptrdiff_t>(n), &piece[i],
-                     [](Half x) { return to_float(x); });
-    }
-    at += raw.size();
-    out = out.subspan(piece.size());
+    const std::size_t n = std::min(halves.size(), out.size());
+    std::memcpy(halves.data(), raw, n * sizeof(Half));
+    std::transform(halves.begin(), halves.begin() + static_cast<std::ptrdiff_t>(n), out.begin(),
+                   [](Half x) { return to_float(x); });
+    raw += n * sizeof(Half);
+    out = out.subspan(n);
   }
 }
 
-void read_floats(const File& file, Bytes at, std::span<float> out) {
-  file.read(at, std::as_writable_bytes(out));
+void copy_floats(const std::byte* raw, std::span<float> out) {
+  std::memcpy(out.data(), raw, out.size_bytes());
 }
 
 struct Readable {
   std::string_view dtype;
   Bytes width;
-  void (*read)(const File&, Bytes at, std::span<float> out);
+  void (*widen)(const std::byte* raw, std::span<float> out);
 };
-constexpr std::array kReadable = {Readable{"F32", 4, read_floats},
-                                  Readable{"BF16", 2, read_halves<Bf16>},
-                                  Readable{"F16", 2, read_halves<Fp16>}};
+constexpr std::array kReadable = {Readable{"F32", 4, copy_floats},
+                                  Readable{"BF16", 2, widen_halves<Bf16>},
+                                  Readable{"F16", 2, widen_halves<Fp16>}};
 
 const Readable& readable(const Entry& entry, const File& file) {
   const auto* const found = std::ranges::find(kReadable, entry.dtype, &Readable::dtype);
@@ -212,14 +204,34 @@ std::vector<float> Reader::read(std::string_view name) const {
 }
 
 void Reader::read(std::string_view name, std::uint64_t first, std::span<float> out) const {
+  const Stretch at = stretch_of(name, first, out.size());
+  const Bytes width = out.empty() ? 1 : at.bytes / out.size();
+  std::array<std::byte, kPieceBytes> raw;
+  for (Bytes done = 0; done < at.bytes; done += raw.size()) {
+    const auto piece = std::span(raw).first(std::min(raw.size(), at.bytes - done));
+    files_[at.file].read(at.offset + done, piece);
+    widen(name, piece.data(), out.subspan(done / width, piece.size() / width));
+  }
+}
+
+std::vector<std::string> Reader::paths() const {
+  std::vector<std::string> paths;
+  for (const File& file : files_) paths.push_back(file.path().string());
+  return paths;
+}
+
+Stretch Reader::stretch_of(std::string_view name, std::uint64_t first, std::uint64_t count) const {
   const Located& t = locate(name);
   const std::uint64_t numel = t.entry.numel();
-  SLUICE_CHECK(
-      first <= numel && out.size() <= numel - first, kLogic,
-      fmt::format("{} elements at {} leave tensor '{}' of {}", out.size(), first, name, numel));
-  const File& file = files_[t.file];
-  const Readable& as = readable(t.entry, file);
-  as.read(file, t.data + t.entry.begin + first * as.width, out);
+  SLUICE_CHECK(first <= numel && count <= numel - first, kLogic,
+               fmt::format("{} elements at {} leave tensor '{}' of {}", count, first, name, numel));
+  const Bytes width = readable(t.entry, files_[t.file]).width;
+  return {t.file, t.data + t.entry.begin + first * width, count * width};
+}
+
+void Reader::widen(std::string_view name, const std::byte* raw, std::span<float> out) const {
+  const Located& t = locate(name);
+  readable(t.entry, files_[t.file]).widen(raw, out);
 }
 
 }  // namespace sluice::checkpoint

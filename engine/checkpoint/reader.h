@@ -2,7 +2,7 @@
 /// file, or several with an index). Nothing in the files is trusted.
 ///
 /// Owns    the open files
-/// Thread  read(): any, several at once; the rest one at a time
+/// Thread  const members: any, several at once
 /// Throws  kFormat with file and reason for anything that is not what it claims to be; kIo
 #pragma once
 
@@ -18,6 +18,12 @@
 #include "engine/checkpoint/header.h"
 
 namespace sluice::checkpoint {
+
+/// Where elements of a tensor lie, in the file's dtype.
+struct Stretch {
+  std::size_t file;  ///< of Reader::paths()
+  Bytes offset, bytes;
+};
 
 class Reader {
  public:
@@ -35,8 +41,15 @@ class Reader {
 
   /// A whole tensor, row by row, as fp32.
   std::vector<float> read(std::string_view name) const;
-  /// Elements first, first + 1, ... of a tensor; kLogic when that leaves it.
+  /// Elements first, first + 1, ... of a tensor; kLogic when that leaves it. A piece at a time: for
+  /// many bytes have something faster read a stretch, and widen that.
   void read(std::string_view name, std::uint64_t first, std::span<float> out) const;
+
+  std::vector<std::string> paths() const;
+  /// kLogic as read().
+  Stretch stretch_of(std::string_view name, std::uint64_t first, std::uint64_t count) const;
+  /// Elements of the tensor as the file has them, one for each of `out`, which is elsewhere.
+  void widen(std::string_view name, const std::byte* raw, std::span<float> out) const;
 
  private:
   struct Located {

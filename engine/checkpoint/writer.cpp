@@ -3,18 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/header.h"
 #include "engine/shape/hf_config.h"
+#include "nvme/store.h"
 
 namespace sluice::checkpoint {
 namespace {
 
-// Rounded and written at a time: small enough for a cache, large enough for a disk.
-constexpr std::size_t kPieceElems = 1024 * 1024;
+// Rounded and given to the drive at a time: small enough for a cache, large enough for a drive,
+// which has so many of them at once.
+constexpr Bytes kPieceBytes = 2_MiB;
+constexpr std::size_t kSlots = 8;
 
 // Room for config.json, the index and the file system's own needs.
 constexpr Bytes kSpareSpace = 1_MiB;
@@ -75,6 +79,21 @@ std::string header_of(const std::vector<Item>& shard) {
   return make_header(entries);
 }
 
+std::vector<std::string> paths_of(const std::vector<File>& files) {
+  std::vector<std::string> paths;
+  for (const File& file : files) paths.push_back(file.path().string());
+  return paths;
+}
+
+/// O_DIRECT only where something written so came back from this folder.
+nvme::Options as_it_works_in(const std::filesystem::path& folder, nvme::Options queue) {
+  if (queue.direct == nvme::Direct::kFalse) return queue;
+  const nvme::File tried = nvme::open_unnamed(folder.string(), nvme::Direct::kAuto);
+  queue.direct =
+      tried.caching() == nvme::Caching::kDirect ? nvme::Direct::kAuto : nvme::Direct::kFalse;
+  return queue;
+}
+
 }  // namespace
 
 void in_one_piece(std::size_t count,
@@ -83,12 +102,13 @@ void in_one_piece(std::size_t count,
 }
 
 Writer::Writer(const shape::Model& model, DType dtype, const std::filesystem::path& folder,
-               Bytes shard_size, Companions companions, Each each)
+               Bytes shard_size, Companions companions, Each each, const nvme::Options& queue)
     : decoder_(model.decoder),
       companions_(std::move(companions)),
       dtype_(dtype),
       folder_(folder),
-      each_(std::move(each)) {
+      each_(std::move(each)),
+      slots_(kSlots) {
   for (const shape::Segment& s : model.segments) {
     zero::Layout layout = zero::make_layout(s);
     std::vector<Place> places(layout.tensors.size());
@@ -111,6 +131,7 @@ Writer::Writer(const shape::Model& model, DType dtype, const std::filesystem::pa
       weights_.emplace(item.entry.name, name);
     }
   }
+  drive_.emplace(paths_of(files_), nvme::Access::kReadWrite, as_it_works_in(folder_.path(), queue));
 }
 
 void Writer::check_open(std::string_view asked) const {
@@ -143,29 +164,42 @@ void Writer::write(int segment, std::uint64_t first_elem, std::span<const float>
   state_ = State::kOpen;
 }
 
-// Rounded by all, written by one: threads that write to one file wait for each other. The disk
-// begins with each piece at once, so that little is left for sync().
+// Rounded by all. In order: drives and filesystems like that best. A piece ends with a block of the
+// file where it can: only whole ones are the queue's.
 void Writer::put(const Place& place, std::uint64_t first, std::span<const float> values) {
-  const File& file = files_[place.file];
   Bytes at = place.offset + first * size_of(dtype_);
   while (!values.empty()) {
-    const auto piece = values.first(std::min(values.size(), kPieceElems));
-    const auto bytes = in_dtype(piece);
-    file.write(at, bytes);
-    file.begin_sync(at, bytes.size());
-    at += bytes.size();
+    const Bytes most = kPieceBytes - at % kAlignment;
+    const auto piece = values.first(std::min(values.size(), most / size_of(dtype_)));
+    Slot& slot = next_slot();
+    const nvme::Range range{place.file, at, piece.size() * size_of(dtype_), slot.room.get()};
+    round_to(range.data().data(), piece);
+    slot.written = drive_->write(range);
+    at += range.bytes;
     values = values.subspan(piece.size());
   }
 }
 
-/// Valid until the next call.
-std::span<const std::byte> Writer::in_dtype(std::span<const float> values) {
-  if (dtype_ == DType::kF32) return std::as_bytes(values);
-  rounded_.resize(kPieceElems);
+/// The one that was given to the drive first, once that has taken it.
+Writer::Slot& Writer::next_slot() {
+  Slot& slot = slots_[next_slot_];
+  next_slot_ = (next_slot_ + 1) % slots_.size();
+  slot.written.wait();
+  if (slot.room == nullptr) slot.room = nvme::allocate_aligned(kPieceBytes);
+  return slot;
+}
+
+/// `out` is aligned as the file's bytes are.
+void Writer::round_to(std::byte* out, std::span<const float> values) const {
   each_(values.size(), [&](std::size_t begin, std::size_t end) {
-    std::transform(&values[begin], values.data() + end, &rounded_[begin], to_bf16);
+    const auto part = values.subspan(begin, end - begin);
+    std::byte* const to = out + begin * size_of(dtype_);
+    if (dtype_ == DType::kF32) {
+      std::memcpy(to, part.data(), part.size_bytes());
+    } else {
+      std::ranges::transform(part, reinterpret_cast<Bf16*>(to), to_bf16);
+    }
   });
-  return std::as_bytes(std::span(rounded_).first(values.size()));
 }
 
 void Writer::check_complete() const {
@@ -191,9 +225,11 @@ void Writer::finish() {
   check_open("finish()");
   state_ = State::kBroken;
   check_complete();
+  for (const Slot& slot : slots_) slot.written.wait();
   for (File& file : files_) file.sync();
   write_text(folder_.path() / "config.json", config_text());
   if (files_.size() > 1) write_text(folder_.path() / kIndexName, make_index(weights_, total_));
+  drive_.reset();
   files_.clear();
   folder_.publish();
   state_ = State::kFinished;

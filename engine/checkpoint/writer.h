@@ -1,4 +1,5 @@
-/// Writes the weights of a model as transformers loads them: safetensors and config.json.
+/// Writes the weights of a model as transformers loads them: safetensors and config.json. Around
+/// the page cache where that works; write() returns while the drive is still at it.
 ///
 /// Owns    a temporary folder beside the target; nothing stands under the target's name before
 ///         finish() has put everything on disk, and a Writer dropped before that leaves nothing
@@ -13,11 +14,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/base/dtype.h"
+#include "engine/base/ticket.h"
 #include "engine/base/units.h"
 #include "engine/checkpoint/companions.h"
 #include "engine/checkpoint/coverage.h"
@@ -26,6 +29,9 @@
 #include "engine/checkpoint/temporary_folder.h"
 #include "engine/shape/model.h"
 #include "engine/zero/layout.h"
+#include "nvme/aligned.h"
+#include "nvme/options.h"
+#include "nvme/unaligned.h"
 
 namespace sluice::checkpoint {
 
@@ -41,9 +47,11 @@ void in_one_piece(std::size_t count,
 class Writer {
  public:
   /// Checks and claims the space at once. More than `shard_size` bytes go to several files with an
-  /// index; a tensor is never cut. `each` has the threads that round.
+  /// index; a tensor is never cut. `each` has the threads that round, `queue` is how bytes get to
+  /// the drive.
   Writer(const shape::Model& model, DType dtype, const std::filesystem::path& folder,
-         Bytes shard_size = 5_GiB, Companions companions = {}, Each each = in_one_piece);
+         Bytes shard_size = 5_GiB, Companions companions = {}, Each each = in_one_piece,
+         const nvme::Options& queue = {});
 
   /// Elements first_elem, ... of a segment: pieces of any size in any order, every element once.
   /// Rounded to the dtype (nearest, ties to even); padding is dropped.
@@ -65,8 +73,15 @@ class Writer {
     Coverage written;
   };
 
+  /// Memory that the drive takes one piece from.
+  struct Slot {
+    nvme::AlignedBytes room;
+    Ticket written;
+  };
+
   void put(const Place& place, std::uint64_t first, std::span<const float> values);
-  std::span<const std::byte> in_dtype(std::span<const float> values);
+  Slot& next_slot();
+  void round_to(std::byte* out, std::span<const float> values) const;
   void check_complete() const;
   void check_open(std::string_view asked) const;
   std::string config_text() const;
@@ -80,7 +95,9 @@ class Writer {
   WeightMap weights_;
   Bytes total_ = 0;
   Each each_;
-  std::vector<Bf16> rounded_;
+  std::vector<Slot> slots_;
+  std::size_t next_slot_ = 0;
+  std::optional<nvme::UnalignedFiles> drive_;  // of files_; drains before the slots go
   State state_ = State::kOpen;
 };
 

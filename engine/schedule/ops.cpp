@@ -125,8 +125,10 @@ OpRow make_row(OpId id) {
       return write_drive("write weights");
     case OpId::kInitControl:
       return host("init control", LaneKind::kControl, {write(kControl)});
+    case OpId::kReadModel:
+      return {"read model", LaneKind::kNvmeRead, Runner::kReadModel, {write(kState)}};
     case OpId::kInitState:
-      return host("init state", LaneKind::kCpu, {write(kState), write(kFresh)});
+      return host("init state", LaneKind::kCpu, {update(kState), write(kFresh)});
     case OpId::kReportLoss:
       return host("report loss", LaneKind::kControl, {read_several(kLoss)});
     case OpId::kSave:

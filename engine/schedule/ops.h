@@ -40,6 +40,7 @@ enum class OpId : std::uint16_t {
   kPublish,
   kWriteWeights,
   kInitControl,
+  kReadModel,  ///< what a chunk's first values are made of, into its state
   kInitState,
   kReportLoss,
   kSave,  ///< into a file of final weights
@@ -88,7 +89,8 @@ enum class Runner : std::uint8_t {
   kCopyToHost,    ///< the stream of the other direction
   kReadDrive,
   kWriteDrive,
-  kSave  ///< the writer of final weights
+  kReadModel,  ///< the reader of first values
+  kSave        ///< the writer of final weights
 };
 
 /// The lanes of a machine with one device. Each has one line on why it exists.
@@ -96,11 +98,11 @@ enum class LaneKind : std::uint8_t {
   kCompute,  ///< the device's stream; the only caller of LibTorch
   kHostToDevice,
   kDeviceToHost,  ///< the other direction of the link: both run at once
-  kNvmeRead,
-  kNvmeWrite,  ///< apart from reads, so that a late write never delays the next read
-  kCpu,        ///< the optimizer's arithmetic; its own threads inside
-  kData,       ///< batches in, final weights out
-  kControl     ///< a few numbers per step; never behind anything long
+  kNvmeRead,      ///< and files of a model, on whatever drive
+  kNvmeWrite,     ///< apart from reads, so that a late write never delays the next read
+  kCpu,           ///< the optimizer's arithmetic; its own threads inside
+  kData,          ///< batches in, final weights out
+  kControl        ///< a few numbers per step; never behind anything long
 };
 constexpr prefetch::LaneId lane_of(LaneKind kind) {
   return static_cast<prefetch::LaneId>(kind);

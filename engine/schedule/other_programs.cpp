@@ -26,6 +26,7 @@ class Init : public ProgramWriter {
   void init(Where where) {
     const BufferId state = state_slot(where);
     const BufferId fresh = fresh_slot(where);
+    op(OpId::kReadModel, where, {{kState, state}});
     op(OpId::kInitState, where, {{kState, state}, {kFresh, fresh}},
        {.bytes = static_cast<double>(chunk(where).elems * zero::kStateBytesPerElem)});
     bring_home(where, state, fresh, std::nullopt);

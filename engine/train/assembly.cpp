@@ -42,7 +42,8 @@ std::optional<checkpoint::Writer> open_writer(const Job& job, const shape::Model
   return std::make_optional<checkpoint::Writer>(
       model, job.final_dtype, std::filesystem::path(job.folder) / "final", job.shard_size,
       job.companions,
-      [&optimizer](std::size_t count, const auto& work) { optimizer.for_grains(count, work); });
+      [&optimizer](std::size_t count, const auto& work) { optimizer.for_grains(count, work); },
+      job.aio);
 }
 
 /// All that a drive may be read into or written from: the host's memory.

@@ -36,6 +36,8 @@ Ticket Conductor::start(const OpContext& context) {
       return read(context, op);
     case Runner::kWriteDrive:
       return write(context, op);
+    case Runner::kReadModel:
+      return host_.read_first_values(op);
     case Runner::kSave:
       save(op);
       return {};

@@ -12,21 +12,73 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/shape/init.h"
+#include "engine/zero/layout.h"
+#include "nvme/unaligned.h"
 
 namespace sluice::train {
 namespace {
 
-class Drawn : public FirstValues {
+// Shorter stretches of a file are read when they are wanted: the blocks around them would take more
+// room than there is.
+constexpr Bytes kLeastAhead = 64_KiB;
+
+/// A model's segments as runs of their tensors.
+class OfModel : public FirstValues {
+ protected:
+  explicit OfModel(std::shared_ptr<const shape::Model> model) : model_(std::move(model)) {
+    for (const shape::Segment& segment : model_->segments) {
+      layouts_.push_back(zero::make_layout(segment));
+    }
+  }
+
+  const shape::Model& model() const { return *model_; }
+  const std::vector<shape::TensorSpec>& tensors(int segment) const {
+    return model_->segments[static_cast<std::size_t>(segment)].tensors;
+  }
+  std::vector<zero::Run> runs(int segment, const zero::Chunk& chunk) const {
+    const auto s = static_cast<std::size_t>(segment);
+    return zero::runs(model_->segments[s], layouts_[s], chunk);
+  }
+  /// Where the run begins, in elements of its tensor.
+  std::uint64_t first_of_tensor(int segment, const zero::Run& run) const {
+    const zero::Layout& layout = layouts_[static_cast<std::size_t>(segment)];
+    return run.first_elem - layout.tensors[static_cast<std::size_t>(run.tensor)].offset_elems;
+  }
+
+ private:
+  std::shared_ptr<const shape::Model> model_;
+  std::vector<zero::Layout> layouts_;
+};
+
+class Drawn : public OfModel {
  public:
-  explicit Drawn(std::uint64_t seed) : seed_(seed) {}
-  void fill(const shape::TensorSpec& tensor, std::uint64_t first_element,
-            std::span<float> out) const override {
-    shape::initial_values(seed_, tensor, first_element, out);
+  Drawn(std::uint64_t seed, std::shared_ptr<const shape::Model> model)
+      : OfModel(std::move(model)), seed_(seed) {}
+
+  Ticket read(int /*segment*/, const zero::Chunk& /*chunk*/,
+              std::span<std::byte> /*room*/) const override {
+    return {};
+  }
+
+  void fill(int segment, const zero::Chunk& chunk, std::span<const std::byte> /*room*/,
+            std::uint64_t first, std::span<float> out) const override {
+    const std::uint64_t begin = chunk.first_elem + first;
+    for (const zero::Run& run : runs(segment, {begin, out.size()})) {
+      const auto values = out.subspan(run.first_elem - begin, run.elems);
+      if (run.tensor < 0) {
+        std::ranges::fill(values, 0.0F);
+      } else {
+        shape::initial_values(seed_, tensors(segment)[static_cast<std::size_t>(run.tensor)],
+                              first_of_tensor(segment, run), values);
+      }
+    }
   }
 
  private:
@@ -55,13 +107,17 @@ bool all_finite(std::span<const float> values) {
   return found == 0;
 }
 
-class Stored : public FirstValues {
+class Stored : public OfModel {
  public:
-  Stored(const std::filesystem::path& weights, const shape::Model& model)
-      : path_(weights.string()), reader_(weights) {
+  Stored(const std::filesystem::path& weights, std::shared_ptr<const shape::Model> model,
+         const nvme::Options& queue)
+      : OfModel(std::move(model)),
+        path_(weights.string()),
+        reader_(weights),
+        files_(reader_.paths(), nvme::Access::kRead, queue) {
     std::set<std::string> left;
     for (std::string& name : reader_.names()) left.insert(std::move(name));
-    for (const shape::Segment& segment : model.segments) {
+    for (const shape::Segment& segment : this->model().segments) {
       for (const shape::TensorSpec& tensor : segment.tensors) left.erase(locate(tensor));
     }
     for (const std::string& name : left) {
@@ -74,24 +130,85 @@ class Stored : public FirstValues {
       SLUICE_CHECK(is_no_weight(name), kFormat,
                    fmt::format("{}: tensor '{}' belongs to no part of the {} that config.json "
                                "describes",
-                               path_, name, model.decoder.family));
+                               path_, name, this->model().decoder.family));
     }
   }
 
-  void fill(const shape::TensorSpec& tensor, std::uint64_t first_element,
-            std::span<float> out) const override {
-    const std::string& name = names_.at(tensor.name);
-    reader_.read(name, first_element, out);
-    if (all_finite(out)) return;
-    const auto bad = std::ranges::find_if_not(out, [](float x) { return std::isfinite(x); });
-    throw Error(
-        Errc::kFormat,
-        fmt::format("{}: element {} of tensor '{}' is {}: the weights are damaged",
-                    reader_.file_of(name).string(),
-                    first_element + static_cast<std::uint64_t>(bad - out.begin()), name, *bad));
+  Ticket read(int segment, const zero::Chunk& chunk, std::span<std::byte> room) const override {
+    std::vector<nvme::Range> ranges;
+    for (const Piece& piece : pieces(segment, chunk)) {
+      if (!piece.ahead) continue;
+      ranges.push_back(piece.range);
+      ranges.back().room = &room[piece.at];
+    }
+    return files_.read(ranges);
+  }
+
+  void fill(int segment, const zero::Chunk& chunk, std::span<const std::byte> room,
+            std::uint64_t first, std::span<float> out) const override {
+    const std::uint64_t begin = chunk.first_elem + first, end = begin + out.size();
+    for (const Piece& piece : pieces(segment, chunk)) {
+      const std::uint64_t from = std::max(begin, piece.run.first_elem);
+      const std::uint64_t to = std::min(end, piece.run.first_elem + piece.run.elems);
+      if (from >= to) continue;
+      const auto values = out.subspan(from - begin, to - from);
+      if (piece.run.tensor < 0) {
+        std::ranges::fill(values, 0.0F);
+      } else {
+        fill(segment, piece, room, from - piece.run.first_elem, values);
+      }
+    }
   }
 
  private:
+  /// A run of a chunk, and where its bytes are: in the file, and in the chunk's room.
+  struct Piece {
+    zero::Run run{};
+    const std::string* name = nullptr;  // in the files; null: padding
+    nvme::Range range;
+    bool ahead = false;  // read before it is filled
+    Bytes at = 0;        // of the room
+  };
+
+  std::vector<Piece> pieces(int segment, const zero::Chunk& chunk) const {
+    std::vector<Piece> all;
+    Bytes taken = 0;
+    for (const zero::Run& run : runs(segment, chunk)) {
+      Piece& piece = all.emplace_back();
+      piece.run = run;
+      if (run.tensor < 0) continue;
+      piece.name = &names_.at(tensors(segment)[static_cast<std::size_t>(run.tensor)].name);
+      const checkpoint::Stretch at =
+          reader_.stretch_of(*piece.name, first_of_tensor(segment, run), run.elems);
+      piece.range = {.file = at.file, .offset = at.offset, .bytes = at.bytes};
+      if (at.bytes < kLeastAhead) continue;
+      piece.ahead = true;
+      piece.at = taken;
+      taken += nvme::room_for(at.offset, at.bytes);
+    }
+    return all;
+  }
+
+  /// Elements first, first + 1, ... of the piece.
+  void fill(int segment, const Piece& piece, std::span<const std::byte> room, std::uint64_t first,
+            std::span<float> out) const {
+    const std::uint64_t first_element = first_of_tensor(segment, piece.run) + first;
+    if (piece.ahead) {
+      const Bytes width = piece.range.bytes / piece.run.elems;
+      const Bytes data = piece.at + piece.range.offset % kAlignment;
+      reader_.widen(*piece.name, &room[data + first * width], out);
+    } else {
+      reader_.read(*piece.name, first_element, out);
+    }
+    if (all_finite(out)) return;
+    const auto bad = std::ranges::find_if_not(out, [](float x) { return std::isfinite(x); });
+    throw Error(Errc::kFormat,
+                fmt::format("{}: element {} of tensor '{}' is {}: the weights are damaged",
+                            reader_.file_of(*piece.name).string(),
+                            first_element + static_cast<std::uint64_t>(bad - out.begin()),
+                            *piece.name, *bad));
+  }
+
   const std::string& locate(const shape::TensorSpec& tensor) {
     std::string name = tensor.name;
     if (!reader_.contains(name)) name = without_prefix(name);
@@ -108,18 +225,21 @@ class Stored : public FirstValues {
 
   std::string path_;
   checkpoint::Reader reader_;
+  nvme::UnalignedFiles files_;
   std::map<std::string, std::string> names_;  // of the model's tensors -> of the files'
 };
 
 }  // namespace
 
-std::unique_ptr<FirstValues> drawn_values(std::uint64_t seed) {
-  return std::make_unique<Drawn>(seed);
+std::unique_ptr<FirstValues> drawn_values(std::uint64_t seed,
+                                          std::shared_ptr<const shape::Model> model) {
+  return std::make_unique<Drawn>(seed, std::move(model));
 }
 
 std::unique_ptr<FirstValues> stored_values(const std::filesystem::path& weights,
-                                           const shape::Model& model) {
-  return std::make_unique<Stored>(weights, model);
+                                           std::shared_ptr<const shape::Model> model,
+                                           const nvme::Options& queue) {
+  return std::make_unique<Stored>(weights, std::move(model), queue);
 }
 
 }  // namespace sluice::train

@@ -9,7 +9,6 @@
 
 #include "engine/base/error.h"
 #include "engine/data/learning_rate.h"
-#include "engine/shape/init.h"
 
 namespace sluice::train {
 
@@ -23,6 +22,12 @@ cpu_adam::State state_of(const OpBytes& op) {
   const auto all = op.values<float>(Operand::kState);
   const std::size_t n = all.size() / 3;
   return {all.first(n), all.subspan(n, n), all.last(n)};
+}
+
+/// m and v as they lie, one after the other.
+std::span<std::byte> moments_of(const OpBytes& op) {
+  const auto all = op[Operand::kState];
+  return all.subspan(all.size() / 3);
 }
 
 cpu_adam::Gradient values_of(OpBytes::Bytes bytes, DType dtype) {
@@ -109,31 +114,23 @@ void HostOps::load_batch(const OpBytes& op) const {
                 schedule::batch_of(op.values<std::int64_t>(Operand::kBatch)));
 }
 
-void HostOps::init_state(const OpBytes& op) const {
-  const zero::Chunk& c = chunk(op.where);
-  const cpu_adam::State state = state_of(op);
-  optimizer_.for_grains(c.elems, [&](std::size_t begin, std::size_t end) {
-    const auto part = [&](std::span<float> all) { return all.subspan(begin, end - begin); };
-    first_masters(op.where.segment, c.first_elem + begin, part(state.master));
-    std::ranges::fill(part(state.m), 0.0F);
-    std::ranges::fill(part(state.v), 0.0F);
-  });
-  optimizer_.publish(fresh(op, setup_.compute, 0, c.elems), state.master);
+// Read into what will hold the moments, which are zero, once the masters are made of it.
+Ticket HostOps::read_first_values(const OpBytes& op) const {
+  return first_values_.read(op.where.segment, chunk(op.where), moments_of(op));
 }
 
-/// From element `first` of the segment on; padding is zero.
-void HostOps::first_masters(int segment, std::uint64_t first, std::span<float> out) const {
-  const shape::Segment& s = setup_.model->segments[index(segment)];
-  const zero::Layout& layout = setup_.layouts[index(segment)];
-  for (const zero::Run& run : zero::runs(s, layout, {first, out.size()})) {
-    const auto values = out.subspan(run.first_elem - first, run.elems);
-    if (run.tensor < 0) {
-      std::ranges::fill(values, 0.0F);
-      continue;
-    }
-    const auto t = static_cast<std::size_t>(run.tensor);
-    first_values_.fill(s.tensors[t], run.first_elem - layout.tensors[t].offset_elems, values);
-  }
+void HostOps::init_state(const OpBytes& op) const {
+  const zero::Chunk& c = chunk(op.where);
+  const std::span<float> master = state_of(op).master;
+  const auto room = moments_of(op);
+  optimizer_.for_grains(c.elems, [&](std::size_t begin, std::size_t end) {
+    first_values_.fill(op.where.segment, c, room, begin, master.subspan(begin, end - begin));
+  });
+  optimizer_.publish(fresh(op, setup_.compute, 0, c.elems), master);
+  optimizer_.for_grains(c.elems, [&](std::size_t begin, std::size_t end) {
+    constexpr Bytes kEach = 2 * sizeof(float);
+    std::ranges::fill(room.subspan(begin * kEach, (end - begin) * kEach), std::byte{0});
+  });
 }
 
 void HostOps::accumulate(const OpBytes& op) const {

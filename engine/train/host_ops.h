@@ -52,6 +52,9 @@ class HostOps {
 
   void run(const OpBytes& op);
 
+  /// Has the bytes come that a chunk's first values are made of.
+  Ticket read_first_values(const OpBytes& op) const;
+
   /// The result of a step or of an evaluation that has run; handed out once.
   StepResult take_step(std::int64_t step);
   double take_evaluation(std::int64_t step);
@@ -59,7 +62,6 @@ class HostOps {
  private:
   void load_batch(const OpBytes& op) const;
   void init_state(const OpBytes& op) const;
-  void first_masters(int segment, std::uint64_t first, std::span<float> out) const;
   void accumulate(const OpBytes& op) const;
   void add_uses(const OpBytes& op) const;
   void norm(const OpBytes& op) const;

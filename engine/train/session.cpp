@@ -150,8 +150,8 @@ Inputs read_inputs(const Job& job) {
       kConfig,
       fmt::format("data.seq_len is {}, the model has {} learned positions: lower seq_len",
                   setup.seq_len, decoder.max_positions));
-  auto first_values =
-      job.weights.empty() ? drawn_values(job.seed) : stored_values(job.weights, *setup.model);
+  auto first_values = job.weights.empty() ? drawn_values(job.seed, setup.model)
+                                          : stored_values(job.weights, setup.model, job.aio);
   if (setup.uses_nvme()) nvme::check_folders(nvme_paths(job), 0, allow_ram(job));
   count_evaluation_batches(job, setup, valid);
   return {std::move(train), std::move(valid), steps, std::move(setup), std::move(first_values)};

@@ -111,7 +111,8 @@ TEST_F(Settings, WhatABenchFoundBestIsUsedAndSaid) {
   EXPECT_THAT(text_of("runs/best/train.log"), testing::HasSubstr(used.substr(0, 20)));
 }
 
-/// By what a run's own steps were counted to write; overlapped, part of it is counted in a neighbour.
+/// By what a run's own steps were counted to write; overlapped, part of it is counted in a
+/// neighbour.
 TEST_F(Settings, ADryRunSaysAfterHowManyStepsTheDrivesAreWornOut) {
   const double written = column(run("counted", "execution=serial"), "nvme_write_bytes").back();
   const Ending dry = train("--dry-run tiers.nvme.endurance=3GB");

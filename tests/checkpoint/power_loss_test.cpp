@@ -22,7 +22,10 @@ class Publishing : public testing::Test {
   Publishing() {
     const shape::Model model = small_model("llama");
     const test::FileCalls recorder;
-    Writer writer(model, DType::kBf16, target_, 16_KiB);  // several files, and their index
+    nvme::Options seen;
+    seen.engine = nvme::Engine::kThreads;  // which write by calls, as the recorder knows them
+    // Several files, and their index.
+    Writer writer(model, DType::kBf16, target_, 16_KiB, {}, in_one_piece, seen);
     for (std::size_t s = 0; s < model.segments.size(); ++s) {
       writer.write(static_cast<int>(s), 0, flat(model, s));
     }

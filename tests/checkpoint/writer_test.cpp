@@ -206,7 +206,7 @@ TEST(Writer, IsOverAfterAWriteThatFailed) {
   Writer writer(model, DType::kF32, folder / "final");
   {
     const test::FileSizeLimit limit(4096);
-    expect_error(Errc::kIo, {"writing"}, [&] { writer.write(0, 0, flat(model, 0)); });
+    expect_error(Errc::kIo, {"write of"}, [&] { writer.write(0, 0, flat(model, 0)); });
   }
   expect_error(Errc::kLogic, {"write() after an error"}, [&] { writer.write(1, 0, {}); });
   expect_error(Errc::kLogic, {"finish() after an error"}, [&] { writer.finish(); });

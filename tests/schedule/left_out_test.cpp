@@ -143,6 +143,7 @@ std::set<AccessKind> always_implied() {
       // Of an update the write asks for every order that the read does.
       {OpId::kAccumulate, kRead, Operand::kSum},
       {OpId::kAddUses, kRead, Operand::kSum},
+      {OpId::kInitState, kRead, Operand::kState},
       {OpId::kAdam, kRead, Operand::kState},
       {OpId::kDecide, kRead, Operand::kControl},
       // The next decision needs losses of weights that this one let be updated.

@@ -199,6 +199,7 @@ bool fits(Runner runner, std::optional<LaneKind> lane) {
     case Runner::kCopyToHost:
       return lane == LaneKind::kDeviceToHost;
     case Runner::kReadDrive:
+    case Runner::kReadModel:
       return lane == LaneKind::kNvmeRead;
     case Runner::kWriteDrive:
       return lane == LaneKind::kNvmeWrite;

@@ -3,14 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/checkpoint/header.h"
 #include "engine/shape/presets.h"
+#include "engine/zero/layout.h"
+#include "nvme/aligned.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_folder.h"
 
@@ -59,53 +63,85 @@ void save(const TempFolder& folder, const Tensors& tensors) {
   folder.write("model.safetensors", checkpoint::make_header(entries) + data);
 }
 
+/// All of a chunk, filled in pieces of a grain as several threads would.
+std::vector<float> values_of(const FirstValues& values, int segment, const zero::Chunk& chunk) {
+  const Bytes bytes = chunk.elems * 2 * sizeof(float);
+  const nvme::AlignedBytes memory = nvme::allocate_aligned(bytes);
+  const std::span room(memory.get(), bytes);
+  values.read(segment, chunk, room).wait();
+  std::vector<float> all(chunk.elems, -1.0F);
+  for (std::uint64_t at = 0; at < chunk.elems; at += kGrainElems) {
+    values.fill(segment, chunk, room, at, std::span(all).subspan(at, kGrainElems));
+  }
+  return all;
+}
+
 class FirstValuesTest : public testing::Test {
  protected:
   /// The weights after a change.
   void refuses(const std::vector<std::string>& words, const auto& change) {
-    Tensors tensors = weights_of(model_);
+    Tensors tensors = weights_of(*model_);
     change(tensors);
     save(folder_, tensors);
     expect_error(Errc::kFormat, words, [&] {
-      const auto values = stored_values(folder_.path(), model_);
-      for (const auto& segment : model_.segments) {
-        for (const auto& spec : segment.tensors) {
-          std::vector<float> all(spec.numel());
-          values->fill(spec, 0, all);
-        }
-      }
+      const auto values = stored();
+      for (int s = 0; s < segments(); ++s) values_of(*values, s, {0, layout(s).elems});
     });
   }
 
+  std::unique_ptr<FirstValues> stored() const {
+    return stored_values(folder_.path(), model_, nvme::Options());
+  }
+  int segments() const { return static_cast<int>(model_->segments.size()); }
+  const shape::Segment& segment(int s) const {
+    return model_->segments[static_cast<std::size_t>(s)];
+  }
+  zero::Layout layout(int s) const { return zero::make_layout(segment(s)); }
+
+  /// What weights_of() has at this element of a segment.
+  float expected(int s, const zero::Layout& layout, std::uint64_t elem) const {
+    for (const zero::Placed& p : layout.tensors) {
+      if (elem < p.offset_elems || elem >= p.end()) continue;
+      const auto& spec = segment(s).tensors[static_cast<std::size_t>(p.tensor)];
+      return static_cast<float>(spec.name.back()) + static_cast<float>(elem - p.offset_elems);
+    }
+    return 0;
+  }
+
   TempFolder folder_;
-  const shape::Model model_ = small_model(shape::find_preset("tiny").family);
-  const shape::TensorSpec& norm_ = model_.segments.back().tensors.front();
+  const std::shared_ptr<const shape::Model> model_ =
+      std::make_shared<const shape::Model>(small_model(shape::find_preset("tiny").family));
+  const shape::TensorSpec& norm_ = model_->segments.back().tensors.front();
 };
 
-TEST_F(FirstValuesTest, AreThoseOfTheFilesPieceByPiece) {
-  save(folder_, weights_of(model_));
-  const auto values = stored_values(folder_.path(), model_);
-  for (const auto& segment : model_.segments) {
-    for (const auto& spec : segment.tensors) {
-      std::vector<float> part(spec.numel() / 2);
-      values->fill(spec, spec.numel() - part.size(), part);
-      EXPECT_EQ(part.back(),
-                static_cast<float>(spec.name.back()) + static_cast<float>(spec.numel() - 1))
-          << spec.name;
+/// Chunks in which a grain has several tensors, and such that cut a tensor anywhere.
+TEST_F(FirstValuesTest, AreThoseOfTheFilesChunkByChunk) {
+  save(folder_, weights_of(*model_));
+  const auto values = stored();
+  for (int s = 0; s < segments(); ++s) {
+    const zero::Layout whole = layout(s);
+    for (const std::uint64_t most : {whole.elems, 5 * kGrainElems}) {
+      for (std::uint64_t first = 0; first < whole.elems; first += most) {
+        const zero::Chunk chunk{first, std::min(most, whole.elems - first)};
+        std::uint64_t elem = first;
+        for (const float x : values_of(*values, s, chunk)) {
+          ASSERT_EQ(x, expected(s, whole, elem)) << segment(s).name() << ' ' << elem;
+          ++elem;
+        }
+      }
     }
   }
 }
 
 TEST_F(FirstValuesTest, NamesMayLackTheirFirstPart) {
   Tensors shorter;
-  for (auto& [name, tensor] : weights_of(model_)) {
+  for (auto& [name, tensor] : weights_of(*model_)) {
     shorter[name.substr(name.find('.') + 1)] = tensor;
   }
   save(folder_, shorter);
-  const auto values = stored_values(folder_.path(), model_);
-  std::vector<float> first(1);
-  values->fill(norm_, 0, first);
-  EXPECT_EQ(first[0], static_cast<float>(norm_.name.back()));
+  const int last = segments() - 1;
+  EXPECT_EQ(values_of(*stored(), last, {0, layout(last).elems})[0],
+            static_cast<float>(norm_.name.back()));
 }
 
 TEST_F(FirstValuesTest, WhatDoesNotFitIsNamed) {
@@ -120,19 +156,19 @@ TEST_F(FirstValuesTest, WhatDoesNotFitIsNamed) {
 }
 
 TEST_F(FirstValuesTest, OfATypeThatIsNotReadAreRefusedBeforeAnythingIsRead) {
-  save(folder_, weights_of(model_));
+  save(folder_, weights_of(*model_));
   std::string bytes = folder_.read("model.safetensors");
   bytes.replace(bytes.find("F32"), 3, "I32");
   folder_.write("model.safetensors", bytes);
   expect_error(Errc::kFormat, {"model.safetensors", "is I32; only F32, BF16, F16 are read"},
-               [&] { stored_values(folder_.path(), model_); });
+               [&] { stored(); });
 }
 
 TEST_F(FirstValuesTest, ConstantsBesideTheWeightsAreLeftAlone) {
-  Tensors tensors = weights_of(model_);
+  Tensors tensors = weights_of(*model_);
   tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = {{2}, {1.0F, 0.5F}};
   save(folder_, tensors);
-  EXPECT_NO_THROW(stored_values(folder_.path(), model_));
+  EXPECT_NO_THROW(stored());
 }
 
 }  // namespace
