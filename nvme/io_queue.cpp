@@ -98,4 +98,16 @@ std::unique_ptr<IoQueue> make_queue(const Options& options, Caching caching,
   return said(make_thread_queue(options, std::move(seam)));
 }
 
+std::string why_unusable(Engine engine, Caching caching) {
+  Options options;
+  options.engine = engine;
+  try {
+    make_queue(options, caching);
+  } catch (const Error& error) {
+    if (error.code != Errc::kEnv) throw;
+    return error.what();
+  }
+  return "";
+}
+
 }  // namespace sluice::nvme

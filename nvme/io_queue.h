@@ -109,4 +109,7 @@ class KernelSeam {
 std::unique_ptr<IoQueue> make_queue(const Options& options, Caching caching,
                                     std::shared_ptr<KernelSeam> seam = nullptr);
 
+/// Why this machine does not let an engine work; empty: it does.
+std::string why_unusable(Engine engine, Caching caching);
+
 }  // namespace sluice::nvme

@@ -15,6 +15,10 @@ int train(const std::string& file, const std::vector<std::string>& overrides, Dr
 /// `sluice eval FILE [key=value...]`: the loss of the run's first weights on data.valid.
 void evaluate(const std::string& file, const std::vector<std::string>& overrides);
 
+/// `sluice doctor [FILE [key=value...]]`: what this machine gives a run, and what to change; the
+/// process exit code.
+int doctor(const std::string& file, const std::vector<std::string>& overrides);
+
 /// `sluice data samples FILE [key=value...]`: samples of data.train as lines of JSON, after one on
 /// all of them (engine/data/inspect.h).
 void print_samples(const std::string& file, const std::vector<std::string>& overrides,

@@ -31,6 +31,7 @@ struct Arguments {
   std::vector<std::string> train;
   std::vector<std::string> valid;
   std::string out;
+  int code = 0;  // of the process, as the verb that ran has it
 };
 
 void add_file(CLI::App& verb, Arguments& arguments) {
@@ -125,6 +126,15 @@ void add_eval(CLI::App& app, Arguments& arguments) {
   eval->callback([&] { cli::evaluate(arguments.file, arguments.overrides); });
 }
 
+void add_doctor(CLI::App& app, Arguments& arguments) {
+  CLI::App* doctor = app.add_subcommand(
+      "doctor", "what this machine gives a run, what it withholds, and what to change");
+  doctor->add_option("FILE", arguments.file, "the run file, whose folders are looked at too");
+  doctor->add_option("KEY=VALUE", arguments.overrides, "values that replace the file's");
+  examples(*doctor, {"sluice doctor", "sluice doctor run.yaml"});
+  doctor->callback([&] { arguments.code = cli::doctor(arguments.file, arguments.overrides); });
+}
+
 void add_data(CLI::App& app, Arguments& arguments) {
   CLI::App* data = app.add_subcommand("data", "look at what a run trains on");
   data->require_subcommand(1);
@@ -207,6 +217,7 @@ int run(int argc, char** argv) {
                     "sluice train run.yaml train.steps=50 'data.train=[a.txt, b.txt]'"});
 
   add_eval(app, arguments);
+  add_doctor(app, arguments);
   add_config(app, arguments);
   add_data(app, arguments);
   add_completion(app, arguments.shell);
@@ -227,7 +238,7 @@ int run(int argc, char** argv) {
   }
   if (train->parsed()) cli::train(arguments.file, arguments.overrides, cli::DryRun::kYes);
   sluice::require_printed();
-  return 0;
+  return arguments.code;
 }
 
 }  // namespace
@@ -238,8 +249,13 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const std::exception& e) {
-    return sluice::report(e,
-                          "lower tiers.cpu.limit, train.train_micro_batch_size_per_gpu or "
-                          "data.seq_len, or use a smaller model");
+    const int code =
+        sluice::report(e,
+                       "lower tiers.cpu.limit, train.train_micro_batch_size_per_gpu or "
+                       "data.seq_len, or use a smaller model");
+    if (code == sluice::exit_code(sluice::Errc::kEnv)) {
+      fmt::print(stderr, "`sluice doctor` says what this machine has, and what to change\n");
+    }
+    return code;
   }
 }

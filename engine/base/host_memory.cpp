@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include "engine/base/cgroup.h"
 #include "engine/base/error.h"
 
 namespace sluice {
@@ -18,17 +19,13 @@ namespace fs = std::filesystem;
 
 /// The names of one version's files.
 struct Version {
-  const char* mount;
   const char* limits[2];  // the second may be null
   const char* usage;
   const char* cached;  // line of memory.stat: pages that go when somebody needs them
 };
-constexpr Version kV1{"sys/fs/cgroup/memory",
-                      {"memory.limit_in_bytes", nullptr},
-                      "memory.usage_in_bytes",
-                      "total_inactive_file"};
-constexpr Version kV2{
-    "sys/fs/cgroup", {"memory.max", "memory.high"}, "memory.current", "inactive_file"};
+constexpr Version kV1{
+    {"memory.limit_in_bytes", nullptr}, "memory.usage_in_bytes", "total_inactive_file"};
+constexpr Version kV2{{"memory.max", "memory.high"}, "memory.current", "inactive_file"};
 
 /// None when there is no such file, or it says "max".
 std::optional<Bytes> number_in(const fs::path& path) {
@@ -51,33 +48,20 @@ std::optional<Bytes> number_after(const fs::path& path, const std::string& word)
 }
 
 /// Lowers `least` to what one cgroup leaves.
-HostMemory lower(HostMemory least, const Version& version, const fs::path& folder,
-                 const std::string& name) {
-  const auto used = number_in(folder / version.usage);
+HostMemory lower(HostMemory least, const Cgroup& group) {
+  const Version& version = group.version == 1 ? kV1 : kV2;
+  const auto used = number_in(group.folder / version.usage);
   for (const char* file : version.limits) {
-    const auto limit = file != nullptr ? number_in(folder / file) : std::nullopt;
+    const auto limit = file != nullptr ? number_in(group.folder / file) : std::nullopt;
     if (!limit || !used) continue;
-    const Bytes cached = number_after(folder / "memory.stat", version.cached).value_or(0);
+    const Bytes cached = number_after(group.folder / "memory.stat", version.cached).value_or(0);
     const Bytes held = *used - std::min(*used, cached);
     const Bytes left = *limit - std::min(*limit, held);
     if (left < least.available) {
-      least = {left, fmt::format("the cgroup {} ({} {})", name, file, format_bytes(*limit))};
+      least = {left, fmt::format("the cgroup {} ({} {})", group.name, file, format_bytes(*limit))};
     }
   }
   return least;
-}
-
-/// `name` is the cgroup's path below the mount. In a container it may be a path of the host's, of
-/// which only the mount itself is to be seen: folders that are not there say nothing.
-HostMemory lower_upwards(HostMemory least, const Version& version, const fs::path& root,
-                         const std::string& name) {
-  const fs::path mount = root / version.mount;
-  fs::path at = name;
-  while (true) {
-    least = lower(std::move(least), version, mount / at.relative_path(), at.string());
-    if (!at.has_relative_path()) return least;
-    at = at.parent_path();
-  }
 }
 
 }  // namespace
@@ -91,20 +75,7 @@ HostMemory host_memory(const std::string& root) {
                            (base / "proc/meminfo").string(),
                            errno == EMFILE ? ": too many open files, raise `ulimit -n`" : ""));
   HostMemory least{*kib << 10, "this machine"};
-  // Lines "4:memory:/a/b" of version 1 and "0::/a/b" of version 2.
-  std::ifstream cgroups(base / "proc/self/cgroup");
-  for (std::string line; std::getline(cgroups, line);) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string name = line.substr(second + 1);
-    if (controllers == ",,") {
-      least = lower_upwards(std::move(least), kV2, base, name);
-    } else if (controllers.find(",memory,") != std::string::npos) {
-      least = lower_upwards(std::move(least), kV1, base, name);
-    }
-  }
+  for (const Cgroup& group : cgroups("memory", base)) least = lower(std::move(least), group);
   return least;
 }
 

@@ -62,15 +62,7 @@ std::string why_not(nvme::Engine engine, nvme::Caching caching) {
   if (engine == nvme::Engine::kLibaio && caching == nvme::Caching::kPageCache) {
     return "it waits for each transfer that goes through the page cache";
   }
-  nvme::Options options;
-  options.engine = engine;
-  try {
-    nvme::make_queue(options, caching);
-  } catch (const Error& error) {
-    if (error.code != Errc::kEnv) throw;
-    return error.what();
-  }
-  return "";
+  return nvme::why_unusable(engine, caching);
 }
 
 void add_engines(Means& means) {

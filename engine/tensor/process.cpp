@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <omp.h>
+#include <torch/headeronly/version.h>
 #include <unistd.h>
 
 #include <array>
@@ -107,7 +108,7 @@ void set_deterministic() {
 }
 
 CodePaths code_paths() {
-  return {instructions(), at::get_cpu_capability(), mkl_mode(), onednn_limit()};
+  return {TORCH_VERSION, instructions(), at::get_cpu_capability(), mkl_mode(), onednn_limit()};
 }
 
 }  // namespace sluice::tensor

@@ -24,6 +24,7 @@ void set_deterministic();
 /// Which code the libraries run here. Their bits hold for one CPU model, one such value and one
 /// number of threads.
 struct CodePaths {
+  std::string libtorch;      ///< its version
   std::string instructions;  ///< of the CPU, as LibTorch sees it: "avx avx2 ..."
   std::string aten;          ///< "AVX512", "AVX2" or "DEFAULT"; ATEN_CPU_CAPABILITY lowers it
   std::string mkl;           ///< its reproducible mode, or OFF; what MKL_CBWR came to

@@ -49,5 +49,28 @@ TEST_F(EnvironmentTest, WhatTheUserHasSetWins) {
   EXPECT_EQ(paths.at("aten"), "DEFAULT");
 }
 
+TEST_F(EnvironmentTest, TheDoctorLooksAtTheMachineAndAtTheFoldersOfTheRunFile) {
+  const Ending machine = shell("$sluice doctor");
+  EXPECT_EQ(machine.code, 0) << machine.said;
+  for (const char* row : {"processor", "memory", "io_uring", "device", "LibTorch", "this folder"}) {
+    EXPECT_THAT(machine.said, testing::HasSubstr(row));
+  }
+  const Ending run = shell("$sluice doctor run.yaml");
+  EXPECT_EQ(run.code, 0) << run.said;
+  EXPECT_THAT(run.said, testing::HasSubstr("output_dir"));
+  EXPECT_FALSE(exists("runs"));
+  write("file", "");
+  const Ending missing = shell("$sluice doctor run.yaml output_dir=file/run");
+  EXPECT_EQ(missing.code, 3) << missing.said;
+  EXPECT_THAT(missing.said, testing::HasSubstr("missing"));
+}
+
+TEST_F(EnvironmentTest, ARefusalOfTheMachineNamesTheDoctor) {
+  const Ending ending = train("tiers.cpu.limit=900TiB");
+  EXPECT_EQ(ending.code, 3);
+  EXPECT_THAT(ending.said, testing::HasSubstr("`sluice doctor`"));
+  EXPECT_THAT(train("train.stepz=3").said, testing::Not(testing::HasSubstr("doctor")));
+}
+
 }  // namespace
 }  // namespace sluice::app

@@ -1,0 +1,34 @@
+/// What the machine gives a run, and what it withholds. Each looks for itself: what it says is what
+/// works, not what should.
+///
+/// Thread  one at a time
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "engine/doctor/finding.h"
+
+namespace sluice::doctor {
+
+/// Cores that this process may use, and how much of them its cgroups allow. `root` holds proc/ and
+/// sys/: a test has its own.
+Finding processors(const std::filesystem::path& root = "/");
+
+/// Of the optimizer, and of products in bf16.
+std::vector<Finding> instructions();
+
+/// What is available, and every limit of a cgroup of this process or above it.
+Finding memory(const std::filesystem::path& root = "/");
+
+Finding huge_pages(const std::filesystem::path& root = "/");
+
+/// By locking some.
+Finding locked_memory();
+
+/// `ulimit -n` and `ulimit -f`.
+std::vector<Finding> file_limits();
+
+Finding device();
+
+}  // namespace sluice::doctor
