@@ -23,6 +23,7 @@ std::string hint_of(int error) {
     case EIO:
       return "; the drive or its driver failed: see `dmesg`";
     case ENOSPC:
+    case EDQUOT:
       return "; the filesystem is full: free some space";
     case EINVAL:
       return "; if this drive needs more than 4 KiB alignment, set aio.direct: false";
@@ -31,16 +32,19 @@ std::string hint_of(int error) {
   }
 }
 
+Error failure(const Request& at, const std::string& why) {
+  return Error(Errc::kIo, fmt::format("{}: {} of {} bytes at offset {} failed: {}", at.file->path(),
+                                      name_of(at.op), at.bytes, at.offset, why));
+}
+
 Step fail(Piece& piece, const std::string& why) {
-  const Request& at = piece.rest;
-  piece.error = std::make_exception_ptr(
-      Error(Errc::kIo, fmt::format("{}: {} of {} bytes at offset {} failed: {}", at.file->path(),
-                                   name_of(at.op), at.bytes, at.offset, why)));
+  piece.error = std::make_exception_ptr(failure(piece.rest, why));
   return Step::kFailed;
 }
 
 Step fail(Piece& piece, int error) {
-  return fail(piece, text_of_errno(error) + hint_of(error));
+  piece.error = std::make_exception_ptr(failure(piece.rest, error));
+  return Step::kFailed;
 }
 
 Step stall(Piece& piece, std::int64_t result) {
@@ -52,6 +56,10 @@ Step stall(Piece& piece, std::int64_t result) {
 }
 
 }  // namespace
+
+Error failure(const Request& request, int error) {
+  return failure(request, text_of_errno(error) + hint_of(error));
+}
 
 std::string text_of_errno(int error) {
   return fmt::format("{} (errno {})", std::generic_category().message(error), error);

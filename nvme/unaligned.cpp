@@ -8,28 +8,33 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <system_error>
 
 #include "engine/base/error.h"
 #include "nvme/aligned.h"
+#include "nvme/transfer.h"
 
 namespace sluice::nvme {
 namespace {
 
 /// All of the bytes, by this thread, through the page cache.
-template <class Call>
-void transfer(Op op, Call call, const File& file, Bytes offset, std::span<std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = call(file.fd(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+void transfer(Request left) {
+  while (left.bytes > 0) {
+    const auto offset = static_cast<off_t>(left.offset);
+    const ssize_t n = left.op == Op::kRead
+                          ? ::pread(left.file->fd(), left.data, left.bytes, offset)
+                          : ::pwrite(left.file->fd(), left.data, left.bytes, offset);
     if (n < 0 && errno == EINTR) continue;
-    SLUICE_CHECK(
-        n > 0, kIo,
-        fmt::format("{}: {} of {} bytes at {} failed: {}", file.path(), name_of(op), bytes.size(),
-                    offset,
-                    n == 0 ? "the file ends before" : std::generic_category().message(errno)));
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-    offset += static_cast<Bytes>(n);
+    if (n <= 0) throw failure(left, n < 0 ? errno : EIO);
+    left.data += n;
+    left.offset += static_cast<Bytes>(n);
+    left.bytes -= static_cast<Bytes>(n);
   }
+}
+
+// A larger page would hold blocks of the queue beside the end of a range, dirty in the page cache,
+// which a write around it may not drop.
+bool a_page_is_a_block() {
+  return static_cast<Bytes>(::sysconf(_SC_PAGESIZE)) <= kAlignment;
 }
 
 /// Opening with the flag proves nothing: the first block has to come as it is.
@@ -47,40 +52,65 @@ bool reads_directly(const std::string& path, Access access) {
          std::memcmp(a.get(), b.get(), static_cast<std::size_t>(n)) == 0;
 }
 
+/// The engine that kAuto comes to, by name: that is silent. It is the tier's business to say why.
+Options without_a_word(Options options, Caching caching) {
+  if (options.engine != Engine::kAuto || caching == Caching::kPageCache) return options;
+  for (const Engine engine : {Engine::kIoUring, Engine::kLibaio, Engine::kThreads}) {
+    options.engine = engine;
+    if (why_unusable(engine, caching).empty()) break;
+  }
+  return options;
+}
+
 }  // namespace
 
 UnalignedFiles::UnalignedFiles(const std::vector<std::string>& paths, Access access,
-                               const Options& options) {
+                               const Options& options)
+    : options_(options) {
   const bool direct =
-      options.direct != Direct::kFalse && std::ranges::all_of(paths, [&](const std::string& path) {
-        return reads_directly(path, access);
-      });
-  const Caching caching = direct ? Caching::kDirect : Caching::kPageCache;
+      options.direct != Direct::kFalse && (access == Access::kRead || a_page_is_a_block()) &&
+      std::ranges::all_of(paths,
+                          [&](const std::string& path) { return reads_directly(path, access); });
   for (const std::string& path : paths) {
-    File queued = File::open(path, access, caching);
-    const Bytes bytes = queued.size();
-    files_.push_back({std::move(queued), File::open(path, access, Caching::kPageCache), bytes});
+    const auto open = [&](Caching caching) { return File::open(path, access, caching); };
+    Paired& file = files_.emplace_back(
+        Paired{open(direct ? Caching::kDirect : Caching::kPageCache), std::nullopt});
+    if (direct) file.beside.emplace(open(Caching::kPageCache));
   }
-  queue_ = make_queue(options, caching);
+}
+
+IoQueue& UnalignedFiles::queue() const {
+  std::call_once(made_, [&] {
+    const Caching caching = files_.front().queued.caching();
+    queue_ = make_queue(without_a_word(options_, caching), caching);
+  });
+  return *queue_;
 }
 
 Ticket UnalignedFiles::read(std::span<const Range> ranges) const {
   std::vector<Request> requests;
   for (const Range& range : ranges) {
+    if (range.bytes == 0) continue;
     const Paired& file = files_[range.file];
+    const Bytes bytes = file.queued.size();
     const Bytes begin = round_down(range.offset, kAlignment);
     const Bytes end = range.offset + range.bytes;
+    SLUICE_CHECK(
+        end <= bytes, kFormat,
+        fmt::format("{}: ends at byte {}, {} bytes early; it was cut short: copy it again, "
+                    "and leave it alone while it is read",
+                    file.queued.path(), bytes, end - bytes));
     // No queue reads beyond the end: the file's last block is this thread's, unless it is whole.
-    const Bytes whole = std::min(round_up(end, kAlignment), round_down(file.bytes, kAlignment));
+    const Bytes whole = std::min(round_up(end, kAlignment), round_down(bytes, kAlignment));
     if (whole > begin) {
       requests.push_back({Op::kRead, &file.queued, begin, range.room, whole - begin});
     }
     const Bytes last = std::max(begin, whole);
     if (last < end) {
-      transfer(Op::kRead, ::pread, file.cached, last, {range.room + (last - begin), end - last});
+      transfer({Op::kRead, &file.cached(), last, range.room + (last - begin), end - last});
     }
   }
-  return requests.empty() ? Ticket() : queue_->submit(requests, nullptr);
+  return requests.empty() ? Ticket() : queue().submit(requests, nullptr);
 }
 
 Ticket UnalignedFiles::write(const Range& range) const {
@@ -90,12 +120,12 @@ Ticket UnalignedFiles::write(const Range& range) const {
   const Bytes last = std::max(round_down(end, kAlignment), first);
   const auto at = [&](Bytes offset) { return range.data().data() + (offset - range.offset); };
   const auto by_this_thread = [&](Bytes from, Bytes to) {
-    transfer(Op::kWrite, ::pwrite, file.cached, from, {at(from), to - from});
+    transfer({Op::kWrite, &file.cached(), from, at(from), to - from});
   };
   by_this_thread(range.offset, first);
   by_this_thread(last, end);
   if (first == last) return {};
-  return queue_->submit({Op::kWrite, &file.queued, first, at(first), last - first});
+  return queue().submit({Op::kWrite, &file.queued, first, at(first), last - first});
 }
 
 }  // namespace sluice::nvme

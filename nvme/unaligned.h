@@ -1,9 +1,11 @@
-/// Files whose bytes lie at any offset, as other programs lay them out, moved by a queue that may
-/// want whole blocks: around the page cache, where that works.
+/// Files whose bytes lie at any offset, as formats of other programs lay them out, moved by a queue
+/// that may want whole blocks: around the page cache, where that works.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,13 +32,15 @@ constexpr Bytes room_for(Bytes offset, Bytes bytes) {
   return round_up(offset + bytes, kAlignment) - round_down(offset, kAlignment);
 }
 
-/// Owns    the files and a queue of its own; the destructor waits for what is in flight
+/// Owns    the files, and from the first transfer on a queue of its own; the destructor waits for
+///         what is in flight
 /// Thread  any, several at once
-/// Throws  kIo, from the ticket too
+/// Throws  kIo, from the ticket too; kFormat beyond the end of a file; what make_queue() throws;
+///         kWatchdog from the ticket
 class UnalignedFiles {
  public:
-  /// Existing files of one filesystem. `options.direct` kTrue is kAuto here: whether O_DIRECT works
-  /// is tried, by a read.
+  /// Existing files. Whether O_DIRECT works is tried, by a read of each; where it does not for one,
+  /// all go through the page cache, also when `options.direct` is kTrue, which is about the tier.
   UnalignedFiles(const std::vector<std::string>& paths, Access access, const Options& options);
 
   /// Reads the blocks that the ranges are in: all of `room` is written to. Both must live until the
@@ -50,11 +54,16 @@ class UnalignedFiles {
  private:
   struct Paired {
     File queued;
-    File cached;  // of the same path, for what is no whole block
-    Bytes bytes;
+    std::optional<File> beside;  // of the same path, where `queued` goes around the page cache
+
+    const File& cached() const { return beside ? *beside : queued; }
   };
+  IoQueue& queue() const;
+
+  Options options_;
   std::vector<Paired> files_;
-  std::unique_ptr<IoQueue> queue_;  // last, so that it drains before the files close
+  mutable std::once_flag made_;
+  mutable std::unique_ptr<IoQueue> queue_;  // last, so that it drains before the files close
 };
 
 }  // namespace sluice::nvme

@@ -182,11 +182,11 @@ void Writer::put(const Place& place, std::uint64_t first, std::span<const float>
 
 /// The one that was given to the drive first, once that has taken it.
 Writer::Slot& Writer::next_slot() {
-  Slot& slot = slots_[next_slot_];
+  Slot& next = slots_[next_slot_];
   next_slot_ = (next_slot_ + 1) % slots_.size();
-  slot.written.wait();
-  if (slot.room == nullptr) slot.room = nvme::allocate_aligned(kPieceBytes);
-  return slot;
+  next.written.wait();
+  if (next.room == nullptr) next.room = nvme::allocate_aligned(kPieceBytes);
+  return next;
 }
 
 /// `out` is aligned as the file's bytes are.

@@ -6,8 +6,9 @@
 /// Units   elements of a segment's flat buffer (zero::Layout)
 /// Thread  one at a time
 /// Throws  kConfig when the target exists; kBudget when the disk is too full, with need and free;
-///         kIo; kLogic for elements that are written twice, never, or outside. After an error only
-///         dropping it is left
+///         kIo, also where a filesystem that claims no space ahead fills up later; as
+///         nvme::UnalignedFiles; kLogic for elements that are written twice, never, or outside.
+///         After an error only dropping it is left
 #pragma once
 
 #include <cstddef>

@@ -56,7 +56,8 @@ std::vector<Field> aio_fields() {
                           {"io_uring", Engine::kIoUring},
                           {"libaio", Engine::kLibaio},
                           {"threads", Engine::kThreads}}),
-          "How requests reach the drives: io_uring, the kernel's older libaio, or threads that "
+          "How requests reach the drives, those of models read and written too: io_uring, the "
+          "kernel's older libaio, or threads that "
           "read "
           "and write. auto takes the first of them that the kernel allows, and threads where "
           "requests go through the page cache",
@@ -65,7 +66,9 @@ std::vector<Field> aio_fields() {
           choice<Direct>(
               {{"auto", Direct::kAuto}, {"true", Direct::kTrue}, {"false", Direct::kFalse}}),
           "Whether requests go past the page cache (O_DIRECT). auto tries it with a write and a "
-          "read at the start",
+          "read at the start. A model's files go past it wherever that works: false lets one that "
+          "is "
+          "there already come from it",
           &C::aio, &A::direct),
       key("aio.block_size",
           auto_is(A{}.block_size, size(kAlignment, nvme::kMaxBlockSize, kAlignment)),

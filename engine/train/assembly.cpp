@@ -83,7 +83,7 @@ Session::Assembly::Assembly(Session& s)
       store(open_store(s.job_, s.plan_.planned[index(Tier::kNvme)], s.drive_speeds_)),
       ledger(s.plan_.limits.tiers),
       memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
-      host(s.setup_, s.plan_.catalog.routes, rules, *s.first_values_, batches, optimizer),
+      host(s.setup_, s.plan_.catalog.routes, rules, std::move(s.first_values_), batches, optimizer),
       writer(open_writer(s.job_, *s.setup_.model, optimizer)),
       conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer ? &*writer : nullptr) {
   first_touch(memory, s.plan_.catalog.tags, s.stream_, optimizer);

@@ -35,9 +35,10 @@ class FirstValues {
 std::unique_ptr<FirstValues> drawn_values(std::uint64_t seed,
                                           std::shared_ptr<const shape::Model> model);
 
-/// Reads nothing twice. Throws kFormat, here when a tensor of the model is missing, has another
-/// shape, or one belongs to no part of it; in fill() when a number is not finite. Throws kIo.
-/// `queue`: how bytes come from the drive.
+/// Reads no byte of a tensor twice. Throws kFormat, here when a tensor of the model is missing, has
+/// another shape, or one belongs to no part of it; in fill() when a number is not finite. Throws
+/// kIo. `queue`: how bytes come from the drive; the tickets of read() throw as
+/// nvme::UnalignedFiles.
 std::unique_ptr<FirstValues> stored_values(const std::filesystem::path& weights,
                                            std::shared_ptr<const shape::Model> model,
                                            const nvme::Options& queue);

@@ -116,7 +116,7 @@ void HostOps::load_batch(const OpBytes& op) const {
 
 // Read into what will hold the moments, which are zero, once the masters are made of it.
 Ticket HostOps::read_first_values(const OpBytes& op) const {
-  return first_values_.read(op.where.segment, chunk(op.where), moments_of(op));
+  return first_values_->read(op.where.segment, chunk(op.where), moments_of(op));
 }
 
 void HostOps::init_state(const OpBytes& op) const {
@@ -124,7 +124,7 @@ void HostOps::init_state(const OpBytes& op) const {
   const std::span<float> master = state_of(op).master;
   const auto room = moments_of(op);
   optimizer_.for_grains(c.elems, [&](std::size_t begin, std::size_t end) {
-    first_values_.fill(op.where.segment, c, room, begin, master.subspan(begin, end - begin));
+    first_values_->fill(op.where.segment, c, room, begin, master.subspan(begin, end - begin));
   });
   optimizer_.publish(fresh(op, setup_.compute, 0, c.elems), master);
   optimizer_.for_grains(c.elems, [&](std::size_t begin, std::size_t end) {

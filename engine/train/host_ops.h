@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "cpu_adam/optimizer.h"
@@ -39,14 +41,14 @@ struct Rules {
 /// Thread  run(): any lane, several at once on different ops; the rest: any
 class HostOps {
  public:
-  /// All must outlive this. `routes` by segment.
+  /// What it refers to must outlive this. `routes` by segment.
   HostOps(const schedule::Setup& setup, const std::vector<schedule::GradientRoute>& routes,
-          const Rules& rules, const FirstValues& first_values, const Batches& batches,
-          const cpu_adam::Optimizer& optimizer)
+          const Rules& rules, std::unique_ptr<const FirstValues> first_values,
+          const Batches& batches, const cpu_adam::Optimizer& optimizer)
       : setup_(setup),
         routes_(routes),
         rules_(rules),
-        first_values_(first_values),
+        first_values_(std::move(first_values)),
         batches_(batches),
         optimizer_(optimizer) {}
 
@@ -54,6 +56,8 @@ class HostOps {
 
   /// Has the bytes come that a chunk's first values are made of.
   Ticket read_first_values(const OpBytes& op) const;
+  /// The first values are there: closes what they came from.
+  void begun() { first_values_.reset(); }
 
   /// The result of a step or of an evaluation that has run; handed out once.
   StepResult take_step(std::int64_t step);
@@ -78,7 +82,7 @@ class HostOps {
   const schedule::Setup& setup_;
   const std::vector<schedule::GradientRoute>& routes_;
   const Rules& rules_;
-  const FirstValues& first_values_;
+  std::unique_ptr<const FirstValues> first_values_;  // until begun()
   const Batches& batches_;
   const cpu_adam::Optimizer& optimizer_;
   std::mutex mutex_;  // guards the results

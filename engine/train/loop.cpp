@@ -113,6 +113,7 @@ class Session::Loop {
       pending_->valid_loss = a_.host.take_evaluation(tag.step);
       report();
     } else {
+      a_.host.begun();
       last_ = finished;
       read_ = a_.conductor.nvme_read();
       written_ = a_.conductor.nvme_written();

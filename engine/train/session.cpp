@@ -165,6 +165,8 @@ Session::Session(const Job& job, Inputs inputs)
       setup_(std::move(inputs.setup)),
       stream_("compute"),
       first_values_(std::move(inputs.first_values)) {
+  // Asked for by name: refused now, if at all. Models and final weights come and go by it too.
+  if (job_.aio.engine != nvme::Engine::kAuto) nvme::make_queue(job_.aio, nvme::Caching::kDirect);
   numerics_ = choose_numerics(job_, setup_);
   job_.tiers.nvme.paths = nvme_paths(job_);
   const memory::Machine machine = memory::this_machine();
@@ -229,7 +231,7 @@ void Session::check_disks(Bytes stored) const {
     }
   }
   const Bytes weights = job_.saves ? setup_.model->parameters() * size_of(job_.final_dtype) : 0;
-  nvme::check_file_size(job_.folder, weights);
+  nvme::check_file_size(job_.folder, std::min(weights, largest_file()));
   const Bytes need = weights + kSmallFiles + shared;
   SLUICE_CHECK(
       need <= disk.free, kBudget,
@@ -238,6 +240,17 @@ void Session::check_disks(Bytes stored) const {
                   job_.folder, format_bytes(weights),
                   shared > 0 ? fmt::format(" and {} for the nvme tier", format_bytes(shared)) : "",
                   format_bytes(disk.free)));
+}
+
+/// Of final weights, but for its header: a tensor is never cut.
+Bytes Session::largest_file() const {
+  Bytes largest = job_.shard_size;
+  for (const shape::Segment& segment : setup_.model->segments) {
+    for (const shape::TensorSpec& tensor : segment.tensors) {
+      largest = std::max(largest, tensor.numel() * size_of(job_.final_dtype));
+    }
+  }
+  return largest;
 }
 
 std::int64_t Session::evaluation_batches() const {

@@ -1,11 +1,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <limits>
 #include <set>
 
+#include "engine/checkpoint/reader.h"
 #include "engine/checkpoint/writer.h"
 #include "tests/checkpoint/weights.h"
+#include "tests/support/errors.h"
 #include "tests/support/file_calls.h"
 #include "tests/support/temp_folder.h"
 
@@ -16,20 +20,29 @@ namespace fs = std::filesystem;
 using test::FileCall;
 using Kind = FileCall::Kind;
 
+/// Which write by calls, as the recorder knows them.
+nvme::Options threads() {
+  nvme::Options options;
+  options.engine = nvme::Engine::kThreads;
+  return options;
+}
+
+void write_all(Writer& writer, const shape::Model& model) {
+  for (std::size_t s = 0; s < model.segments.size(); ++s) {
+    writer.write(static_cast<int>(s), 0, flat(model, s));
+  }
+  writer.finish();
+}
+
 /// What publishing a model under new folders did to files.
 class Publishing : public testing::Test {
  protected:
   Publishing() {
     const shape::Model model = small_model("llama");
     const test::FileCalls recorder;
-    nvme::Options seen;
-    seen.engine = nvme::Engine::kThreads;  // which write by calls, as the recorder knows them
     // Several files, and their index.
-    Writer writer(model, DType::kBf16, target_, 16_KiB, {}, in_one_piece, seen);
-    for (std::size_t s = 0; s < model.segments.size(); ++s) {
-      writer.write(static_cast<int>(s), 0, flat(model, s));
-    }
-    writer.finish();
+    Writer writer(model, DType::kBf16, target_, 16_KiB, {}, in_one_piece, threads());
+    write_all(writer, model);
     calls_ = recorder.calls();
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       if (calls_[i].kind == Kind::kRename) renames_.push_back(i);
@@ -94,6 +107,55 @@ TEST_F(Publishing, SyncsItsNameAndThoseOfTheFoldersAboveIt) {
   ASSERT_EQ(renames_.size(), 1U);
   for (const fs::path& folder : {above_ / "runs" / "run", above_ / "runs", above_}) {
     EXPECT_TRUE(happened(Kind::kSync, folder, renames_[0], calls_.size())) << folder;
+  }
+}
+
+/// Whole blocks are written by other threads, after write() has returned: the last one, and the
+/// first, which fails while others are still to come.
+TEST(WritesBehind, ThatFailLeaveNothingUnderTheName) {
+  const test::TempFolder folder;
+  const shape::Model model = small_model("llama");
+  const auto save = [&](test::FileCalls& calls, int whole) {
+    calls.disturb(std::chrono::milliseconds(20), whole);
+    Writer writer(model, DType::kF32, folder / "final", 5_GiB, {}, in_one_piece, threads());
+    write_all(writer, model);
+  };
+  int all = 0;
+  {
+    test::FileCalls calls;
+    save(calls, std::numeric_limits<int>::max());
+    all = calls.disturbed();
+  }
+  ASSERT_GT(all, 1);
+  fs::remove_all(folder / "final");
+  for (const int whole : {all - 1, 0}) {
+    test::FileCalls calls;
+    test::expect_error(Errc::kIo, {"model.safetensors", "write of", "dmesg"},
+                       [&] { save(calls, whole); });
+    EXPECT_TRUE(folder.empty()) << whole;
+  }
+}
+
+/// More pieces than there is memory for: a slow drive has each before the next takes its place.
+TEST(WritesBehind, KeepTheirMemoryUntilTheyAreDone) {
+  const test::TempFolder folder;
+  shape::Decoder d = small_model("llama").decoder;
+  d.vocab = 200'000;
+  const shape::Model model = shape::make_model(d);
+  {
+    test::FileCalls calls;
+    calls.disturb(std::chrono::milliseconds(20));
+    Writer writer(model, DType::kF32, folder / "final", 5_GiB, {}, in_one_piece, threads());
+    write_all(writer, model);
+    ASSERT_GT(calls.disturbed(), 16);
+  }
+  const Reader reader(folder / "final");
+  for (std::size_t s = 0; s < model.segments.size(); ++s) {
+    for (const zero::Placed& p : zero::make_layout(model.segments[s]).tensors) {
+      const auto& name = model.segments[s].tensors[static_cast<std::size_t>(p.tensor)].name;
+      std::uint64_t elem = p.offset_elems;
+      for (const float x : reader.read(name)) ASSERT_EQ(x, value_of(s, elem++)) << name;
+    }
   }
 }
 

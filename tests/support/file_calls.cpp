@@ -4,11 +4,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <thread>
 
 namespace sluice::test {
 namespace {
@@ -17,6 +19,26 @@ using Kind = FileCall::Kind;
 
 std::mutex mutex;
 std::optional<std::vector<FileCall>> seen;  // while a FileCalls lives
+
+/// What befalls the writes of other threads.
+struct Disturbance {
+  std::thread::id but_of;
+  std::chrono::milliseconds longer;
+  int whole;
+  int seen = 0;
+};
+std::optional<Disturbance> disturbance;
+
+/// Waits, and says whether the write is to fail.
+bool fails() {
+  std::unique_lock lock(mutex);
+  if (!disturbance || disturbance->but_of == std::this_thread::get_id()) return false;
+  const bool whole = disturbance->seen++ < disturbance->whole;
+  const auto longer = disturbance->longer;
+  lock.unlock();
+  std::this_thread::sleep_for(longer);
+  return !whole;
+}
 
 /// Passes on what a call returned, and notes that it succeeded.
 long note(long result, FileCall call) {
@@ -41,11 +63,22 @@ FileCalls::FileCalls() {
 FileCalls::~FileCalls() {
   const std::lock_guard lock(mutex);
   seen.reset();
+  disturbance.reset();
 }
 
 std::vector<FileCall> FileCalls::calls() const {
   const std::lock_guard lock(mutex);
   return *seen;
+}
+
+void FileCalls::disturb(std::chrono::milliseconds longer, int whole) {
+  const std::lock_guard lock(mutex);
+  disturbance = {std::this_thread::get_id(), longer, whole};
+}
+
+int FileCalls::disturbed() const {
+  const std::lock_guard lock(mutex);
+  return disturbance ? disturbance->seen : 0;
 }
 
 }  // namespace sluice::test
@@ -61,6 +94,10 @@ ssize_t write(int fd, const void* data, size_t n) {
 }
 
 ssize_t pwrite(int fd, const void* data, size_t n, off_t offset) {
+  if (sluice::test::fails()) {
+    errno = EIO;
+    return -1;
+  }
   return note(::syscall(SYS_pwrite64, fd, data, n, offset), Kind::kChange, fd);
 }
 

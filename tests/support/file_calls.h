@@ -8,8 +8,10 @@
 /// Thread  one FileCalls at a time; calls may come from any thread
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <vector>
 
 namespace sluice::test {
@@ -30,6 +32,12 @@ class FileCalls {
 
   /// Those that succeeded, so far.
   std::vector<FileCall> calls() const;
+
+  /// From now on each pwrite() of another thread than this takes `longer`; after `whole` of them
+  /// they fail with EIO.
+  void disturb(std::chrono::milliseconds longer, int whole = std::numeric_limits<int>::max());
+  /// Of other threads, since then.
+  int disturbed() const;
 };
 
 }  // namespace sluice::test
