@@ -26,8 +26,10 @@ double seconds_of(const model::Heads& heads, const at::Tensor& dout, std::int64_
 }
 
 void compare(std::int64_t tokens, std::int64_t window, at::ScalarType dtype) {
-  const auto random = [&] {
-    return at::randn({1, kHeads, tokens, kDim}, at::TensorOptions(at::kFloat)).to(dtype);
+  const auto random = [&] {  // token by token, as a model's heads lie
+    return at::randn({1, tokens, kHeads, kDim}, at::TensorOptions(at::kFloat))
+        .to(dtype)
+        .transpose(1, 2);
   };
   const model::Heads heads{random(), random(), random()};
   const at::Tensor dout = random();
