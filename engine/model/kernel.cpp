@@ -101,7 +101,16 @@ at::Tensor spread(const at::Tensor& t, std::int64_t heads) {
 }
 void gather(const at::Tensor& to, const at::Tensor& of_heads) {
   at::Tensor sum = to;
+  if (sum.size(1) == of_heads.size(1)) {  // nothing to sum, and a copy is much cheaper
+    sum.copy_(of_heads);
+    return;
+  }
   at::sum_out(sum, of_heads.unflatten(1, at::IntArrayRef{to.size(1), -1}), 2);
+}
+
+/// One at a time: bf16 is copied to fp32 to be added to it, and a small copy stays in the caches.
+void add(const at::Tensor& to, const at::Tensor& blocks) {
+  for (std::int64_t i = 0; i < blocks.size(0); ++i) to[i].add_(blocks[i]);
 }
 
 at::Tensor column(const at::Tensor& t) {
@@ -154,7 +163,7 @@ Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& 
       const Heads part =
           look_at_backward({q[i], spread(k[i], n_heads), spread(v[i], n_heads)},
                            {out[i], sum[i].squeeze(-1)}, dout_seeing[i], corner(mask, seeing, own));
-      dq[i].add_(part.q);
+      add(dq[i], part.q);
       gather(dk[i], part.k);
       gather(dv[i], part.v);
     }

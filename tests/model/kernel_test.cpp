@@ -15,16 +15,17 @@ namespace {
 
 constexpr std::int64_t kBatch = 2, kHeads = 6, kKvHeads = 2, kDim = 16;
 
-Heads random_heads(std::int64_t seq, at::ScalarType dtype) {
+Heads random_heads(std::int64_t seq, at::ScalarType dtype, std::int64_t kv_heads = kKvHeads) {
   return {random({kBatch, kHeads, seq, kDim}, dtype, 1),
-          random({kBatch, kKvHeads, seq, kDim}, dtype, 2),
-          random({kBatch, kKvHeads, seq, kDim}, dtype, 3)};
+          random({kBatch, kv_heads, seq, kDim}, dtype, 2),
+          random({kBatch, kv_heads, seq, kDim}, dtype, 3)};
 }
 
 /// All scores at once, in fp64.
 at::Tensor plain(const Heads& h, std::int64_t window) {
-  const at::Tensor k = h.k.repeat_interleave(kHeads / kKvHeads, 1);
-  const at::Tensor v = h.v.repeat_interleave(kHeads / kKvHeads, 1);
+  const std::int64_t group = kHeads / h.k.size(1);
+  const at::Tensor k = h.k.repeat_interleave(group, 1);
+  const at::Tensor v = h.v.repeat_interleave(group, 1);
   const at::Tensor all = at::ones({h.q.size(2), h.q.size(2)}, at::kBool);
   at::Tensor unseen = all.triu(1);
   if (window > 0) unseen = unseen.logical_or(all.tril(-window));
@@ -33,20 +34,20 @@ at::Tensor plain(const Heads& h, std::int64_t window) {
 }
 
 struct Tokens {
-  std::int64_t seq, window;
+  std::int64_t seq, window, kv_heads = kKvHeads;
 };
 std::ostream& operator<<(std::ostream& out, const Tokens& t) {
-  return out << "window " << t.window << " of " << t.seq;
+  return out << "window " << t.window << " of " << t.seq << ", " << t.kv_heads << " kv heads";
 }
 
 class Windows : public ::testing::TestWithParam<std::tuple<Tokens, at::ScalarType>> {};
 
 TEST_P(Windows, AgreeWithAllScoresAtOnce) {
   const auto [tokens, dtype] = GetParam();
-  const auto [seq, window] = tokens;
+  const auto [seq, window, kv_heads] = tokens;
   // fp32: as blocks_test.cpp has it. bf16: roundings of 4e-3 in the products of three tensors.
   const double bound = dtype == at::kFloat ? 3e-6 : 2e-2;
-  const Heads heads = random_heads(seq, dtype);
+  const Heads heads = random_heads(seq, dtype, kv_heads);
   const at::Tensor dout = random({kBatch, kHeads, seq, kDim}, dtype, 4);
   const Looked looked = look(heads, window);
   const Heads gradients = look_backward(heads, looked, dout, window);
@@ -71,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values(Tokens{300, 0}, Tokens{300, 2}, Tokens{300, 40},
                                      Tokens{300, 128}, Tokens{300, 172}, Tokens{300, 299},
                                      Tokens{300, 300}, Tokens{1100, 3}, Tokens{1100, 257},
-                                     Tokens{1100, 332}, Tokens{1100, 700}),
+                                     Tokens{1100, 332}, Tokens{1100, 700},
+                                     Tokens{1100, 257, kHeads}),
                      testing::Values(at::kFloat, at::kBFloat16)));
 
 TEST(Windows, OfAllTokensAreNone) {
