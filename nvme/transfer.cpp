@@ -32,19 +32,16 @@ std::string hint_of(int error) {
   }
 }
 
-Error failure(const Request& at, const std::string& why) {
-  return Error(Errc::kIo, fmt::format("{}: {} of {} bytes at offset {} failed: {}", at.file->path(),
-                                      name_of(at.op), at.bytes, at.offset, why));
-}
-
 Step fail(Piece& piece, const std::string& why) {
-  piece.error = std::make_exception_ptr(failure(piece.rest, why));
+  const Request& at = piece.rest;
+  piece.error = std::make_exception_ptr(
+      Error(Errc::kIo, fmt::format("{}: {} of {} bytes at offset {} failed: {}", at.file->path(),
+                                   name_of(at.op), at.bytes, at.offset, why)));
   return Step::kFailed;
 }
 
 Step fail(Piece& piece, int error) {
-  piece.error = std::make_exception_ptr(failure(piece.rest, error));
-  return Step::kFailed;
+  return fail(piece, text_of_errno(error) + hint_of(error));
 }
 
 Step stall(Piece& piece, std::int64_t result) {
@@ -56,10 +53,6 @@ Step stall(Piece& piece, std::int64_t result) {
 }
 
 }  // namespace
-
-Error failure(const Request& request, int error) {
-  return failure(request, text_of_errno(error) + hint_of(error));
-}
 
 std::string text_of_errno(int error) {
   return fmt::format("{} (errno {})", std::generic_category().message(error), error);

@@ -73,9 +73,6 @@ enum class Step : std::uint8_t {
 /// Moves a piece on by what the kernel answered: bytes, or a negative errno.
 Step advance(Piece& piece, std::int64_t result);
 
-/// kIo, with what was asked, the kernel's reason and, where there is one, what to do.
-Error failure(const Request& request, int error);
-
 /// "Input/output error (errno 5)".
 std::string text_of_errno(int error);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <optional>
 
 #include "engine/base/error.h"
@@ -17,18 +18,20 @@ namespace sluice::nvme {
 namespace {
 
 /// All of the bytes, by this thread, through the page cache.
-void transfer(Request left) {
-  while (left.bytes > 0) {
+void transfer(const Request& request) {
+  if (request.bytes == 0) return;
+  Piece piece;
+  piece.rest = request;
+  Step step = Step::kAgain;
+  while (step == Step::kAgain || step == Step::kAgainLater) {
+    const Request& left = piece.rest;
     const auto offset = static_cast<off_t>(left.offset);
-    const ssize_t n = left.op == Op::kRead
-                          ? ::pread(left.file->fd(), left.data, left.bytes, offset)
-                          : ::pwrite(left.file->fd(), left.data, left.bytes, offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw failure(left, n < 0 ? errno : EIO);
-    left.data += n;
-    left.offset += static_cast<Bytes>(n);
-    left.bytes -= static_cast<Bytes>(n);
+    const ssize_t moved = left.op == Op::kRead
+                              ? ::pread(left.file->fd(), left.data, left.bytes, offset)
+                              : ::pwrite(left.file->fd(), left.data, left.bytes, offset);
+    step = advance(piece, moved >= 0 ? moved : -errno);
   }
+  if (step == Step::kFailed) std::rethrow_exception(piece.error);
 }
 
 // A larger page would hold blocks of the queue beside the end of a range, dirty in the page cache,

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "engine/base/cgroup.h"
 #include "engine/base/error.h"
@@ -47,18 +48,26 @@ std::optional<Bytes> number_after(const fs::path& path, const std::string& word)
   return std::nullopt;
 }
 
+// Version 1 writes "no limit" as a number that no machine has.
+constexpr Bytes kMostLimit = 1'000'000'000'000'000'000;
+
 /// Lowers `least` to what one cgroup leaves.
 HostMemory lower(HostMemory least, const Cgroup& group) {
   const Version& version = group.version == 1 ? kV1 : kV2;
   const auto used = number_in(group.folder / version.usage);
   for (const char* file : version.limits) {
     const auto limit = file != nullptr ? number_in(group.folder / file) : std::nullopt;
-    if (!limit || !used) continue;
+    if (!limit) continue;
+    std::string whose =
+        fmt::format("the cgroup {} ({} {})", group.name, file, format_bytes(*limit));
+    if (*limit <= kMostLimit) least.limits.push_back(whose);
+    if (!used) continue;
     const Bytes cached = number_after(group.folder / "memory.stat", version.cached).value_or(0);
     const Bytes held = *used - std::min(*used, cached);
     const Bytes left = *limit - std::min(*limit, held);
     if (left < least.available) {
-      least = {left, fmt::format("the cgroup {} ({} {})", group.name, file, format_bytes(*limit))};
+      least.available = left;
+      least.whose = std::move(whose);
     }
   }
   return least;

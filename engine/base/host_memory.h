@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/base/units.h"
 
@@ -10,6 +11,7 @@ namespace sluice {
 struct HostMemory {
   Bytes available = 0;  ///< without swapping, and before a cgroup kills or throttles anybody
   std::string whose;    ///< who has no more than that: "this machine", or a cgroup and its limit
+  std::vector<std::string> limits = {};  ///< every cgroup's from this process upwards, said alike
 };
 
 /// The least of MemAvailable and of what every cgroup from this process upwards leaves, versions 1

@@ -98,6 +98,12 @@ void File::sync() {
   if (::fsync(fd_) != 0) fail("syncing it", path_, errno);
 }
 
+std::vector<std::string> paths_of(std::span<const File> files) {
+  std::vector<std::string> paths;
+  for (const File& file : files) paths.push_back(file.path().string());
+  return paths;
+}
+
 void sync_folder(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) fail("opening it", folder, errno);

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/units.h"
 
@@ -39,6 +40,9 @@ class File {
   std::filesystem::path path_;
   int fd_;
 };
+
+/// In their order.
+std::vector<std::string> paths_of(std::span<const File> files);
 
 /// Makes the names in a folder durable, as File::sync() does for bytes.
 void sync_folder(const std::filesystem::path& folder);

@@ -214,12 +214,6 @@ void Reader::read(std::string_view name, std::uint64_t first, std::span<float> o
   }
 }
 
-std::vector<std::string> Reader::paths() const {
-  std::vector<std::string> paths;
-  for (const File& file : files_) paths.push_back(file.path().string());
-  return paths;
-}
-
 Stretch Reader::stretch_of(std::string_view name, std::uint64_t first, std::uint64_t count) const {
   const Located& t = locate(name);
   const std::uint64_t numel = t.entry.numel();

@@ -45,7 +45,7 @@ class Reader {
   /// many bytes have something faster read a stretch, and widen that.
   void read(std::string_view name, std::uint64_t first, std::span<float> out) const;
 
-  std::vector<std::string> paths() const;
+  std::vector<std::string> paths() const { return paths_of(files_); }
   /// kLogic as read().
   Stretch stretch_of(std::string_view name, std::uint64_t first, std::uint64_t count) const;
   /// Elements of the tensor as the file has them, one for each of `out`, which is elsewhere.

@@ -79,12 +79,6 @@ std::string header_of(const std::vector<Item>& shard) {
   return make_header(entries);
 }
 
-std::vector<std::string> paths_of(const std::vector<File>& files) {
-  std::vector<std::string> paths;
-  for (const File& file : files) paths.push_back(file.path().string());
-  return paths;
-}
-
 /// O_DIRECT only where something written so came back from this folder.
 nvme::Options as_it_works_in(const std::filesystem::path& folder, nvme::Options queue) {
   if (queue.direct == nvme::Direct::kFalse) return queue;

@@ -60,24 +60,6 @@ unsigned allowed_cores() {
   return known ? static_cast<unsigned>(CPU_COUNT(&set)) : std::thread::hardware_concurrency();
 }
 
-/// "the cgroup /a (memory.max 2.0 GiB)", for each that has a number.
-std::vector<std::string> memory_limits(const fs::path& root) {
-  // Version 1 writes "no limit" as a number that no machine has.
-  constexpr double kNoLimit = 1e18;
-  std::vector<std::string> all;
-  for (const Cgroup& group : cgroups("memory", root)) {
-    const auto names = group.version == 1 ? std::vector<const char*>{"memory.limit_in_bytes"}
-                                          : std::vector<const char*>{"memory.max", "memory.high"};
-    for (const char* name : names) {
-      const auto limit = number_in(group.folder / name);
-      if (!limit || *limit > kNoLimit) continue;
-      all.push_back(fmt::format("the cgroup {} ({} {})", group.name, name,
-                                format_bytes(static_cast<Bytes>(*limit))));
-    }
-  }
-  return all;
-}
-
 #if defined(__x86_64__)
 bool multiplies_bf16() {
   return __builtin_cpu_supports("avx512bf16") != 0;
@@ -137,10 +119,9 @@ std::vector<Finding> instructions() {
 
 Finding memory(const fs::path& root) {
   const HostMemory host = host_memory(root.string());
-  const std::vector<std::string> limits = memory_limits(root);
   Finding f{Verdict::kOk, "memory", fmt::format("{} available", format_bytes(host.available)), ""};
-  f.found += limits.empty() ? ", no cgroup limits it"
-                            : fmt::format("; limited by {}", fmt::join(limits, ", "));
+  f.found += host.limits.empty() ? ", no cgroup limits it"
+                                 : fmt::format("; limited by {}", fmt::join(host.limits, ", "));
   if (host.whose == "this machine") return f;
   f.verdict = Verdict::kLess;
   f.fix = fmt::format(
