@@ -4,9 +4,10 @@
 ///
 /// Makes a Llama of 0.84 billion parameters in FOLDER (1.7 GB of bf16), loads it and saves it again
 /// as a run of no steps does: with the state in host memory (12 GiB of it) and on the drive. The
-/// page cache holds none of the model before. fio takes turns with that; what it reads and writes
-/// goes around the cache. Loading is the program of first values; saving goes from the first op of
-/// the final program to the folder's name, all of it synced.
+/// page cache holds none of the model before. fio takes turns with that: it reads a file that is
+/// there, and writes a new one of the model's size, synced, as both of ours write new files; what
+/// it moves goes around the cache. Loading is the program of first values; saving goes from the
+/// first op of the final program to the folder's name, all of it synced.
 ///
 /// A share is the time that fio's rates leave for what has to move, by that which was taken: of
 /// reading and writing whichever takes longer.
@@ -128,13 +129,21 @@ Took load_and_save(const std::string& model, const std::string& folder, const st
   return took;
 }
 
-double fio(bench::Traffic traffic, const std::string& folder) {
+/// In bytes per second.
+struct Rates {
+  double read, write;
+};
+
+Rates rates_of_fio(const std::string& folder, double model_bytes) {
   static const std::atomic<int> stop{0};
   bench::FioJob job;
-  job.point.traffic = traffic;
   job.seconds = 2;
-  const auto measured = bench::run_fio(job, folder, stop);
-  return traffic == bench::Traffic::kRead ? measured->read_rate : measured->write_rate;
+  job.point.traffic = bench::Traffic::kRead;
+  const double read = bench::run_fio(job, folder, stop)->read_rate;
+  job.point.traffic = bench::Traffic::kWrite;
+  job.into_new_files = true;
+  job.size = round_down(static_cast<Bytes>(model_bytes), job.point.block);
+  return {read, bench::run_fio(job, folder, stop)->write_rate};
 }
 
 /// What one of them moves on the drive, and how much of fio's rates it got, by round.
@@ -170,19 +179,20 @@ void compare(const std::string& folder, int rounds) {
                            {"save, state cpu", 0, weights, {}, {}, {}},
                            {"load, state nvme", weights, state, {}, {}, {}},
                            {"save, state nvme", state, weights, {}, {}, {}}};
-  std::vector<double> reads, writes, drained;
+  std::vector<double> reads, writes;
   for (int round = 0; round < rounds; ++round) {
     for (const bool nvme : {false, true}) {
-      reads.push_back(fio(bench::Traffic::kRead, folder));
-      writes.push_back(fio(bench::Traffic::kWrite, folder));
+      const Rates fio = rates_of_fio(folder, weights);
+      reads.push_back(fio.read);
+      writes.push_back(fio.write);
       const Took took = load_and_save(model, folder + "/run", nvme ? "nvme" : "cpu");
-      rows[nvme ? 2 : 0].add(took.load_s, reads.back(), writes.back());
-      rows[nvme ? 3 : 1].add(took.save_s, reads.back(), writes.back());
+      rows[nvme ? 2 : 0].add(took.load_s, fio.read, fio.write);
+      rows[nvme ? 3 : 1].add(took.save_s, fio.read, fio.write);
       fmt::print(
           "# {}: load {:.2f} s, save {:.2f} s, of which {:.2f} s to the last chunk; fio "
           "{:.2f} and {:.2f} GB/s\n",
-          nvme ? "nvme" : "cpu", took.load_s, took.save_s, took.drained_s, reads.back() / 1e9,
-          writes.back() / 1e9);
+          nvme ? "nvme" : "cpu", took.load_s, took.save_s, took.drained_s, fio.read / 1e9,
+          fio.write / 1e9);
     }
   }
   fmt::print("fio: {:.2f} GB/s read, {:.2f} GB/s written (medians of {})\n", median(reads) / 1e9,

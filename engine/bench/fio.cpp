@@ -73,13 +73,18 @@ void add_job(const FioJob& job, Traffic direction, Bytes size, std::vector<std::
   const char* name = name_of(direction);
   to.insert(to.end(), {fmt::format("--name={}", name), fmt::format("--rw={}", name)});
   add_engine(job, to);
-  to.insert(to.end(), {"--direct=1", fmt::format("--bs={}", block), fmt::format("--size={}", part),
-                       "--time_based=1", "--runtime=" + milliseconds(job.seconds),
-                       "--ramp_time=" + milliseconds(job.ramp_s),
-                       // A file that was only reserved is paid for at the first write. Ours writes
-                       // what is there, so that fio may not spend its time on changing it.
-                       "--overwrite=1", "--refill_buffers=0", "--scramble_buffers=0", "--unlink=1",
-                       "--group_reporting=1"});
+  to.insert(to.end(),
+            {"--direct=1", fmt::format("--bs={}", block), fmt::format("--size={}", part)});
+  if (job.into_new_files) {
+    to.insert(to.end(), {"--fallocate=native", "--end_fsync=1"});
+  } else {
+    // A file that was only reserved is paid for at the first write.
+    to.insert(to.end(), {"--time_based=1", "--runtime=" + milliseconds(job.seconds),
+                         "--ramp_time=" + milliseconds(job.ramp_s), "--overwrite=1"});
+  }
+  // Ours writes what is there, so that fio may not spend its time on changing it.
+  to.insert(to.end(),
+            {"--refill_buffers=0", "--scramble_buffers=0", "--unlink=1", "--group_reporting=1"});
   if (direction != job.point.traffic) to.emplace_back("--new_group=1");
 }
 

@@ -25,6 +25,9 @@ struct FioJob {
   double seconds = 5;
   double ramp_s = 1;   ///< before them, not counted
   Bytes size = 1_GiB;  ///< of its files together, which it writes first
+  /// Writes new files instead, once, and syncs them: all of that is the time but for claiming their
+  /// space. A filesystem has more to do there than over files that were written before.
+  bool into_new_files = false;
 };
 
 /// What follows the word fio. Its files have no folder: it runs in the one they shall lie in.

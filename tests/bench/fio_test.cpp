@@ -78,6 +78,16 @@ TEST(FioArguments, OfThreadsAreAsManyJobsAsTheDepth) {
   EXPECT_THAT(fio_arguments(threads), Contains("--size=22020096"));
 }
 
+TEST(FioArguments, IntoNewFilesAreWrittenOnceAndSynced) {
+  FioJob once = job(nvme::Engine::kIoUring, Traffic::kWrite);
+  once.into_new_files = true;
+  const std::vector<std::string> all = fio_arguments(once);
+  EXPECT_THAT(all, Contains("--fallocate=native"));
+  EXPECT_THAT(all, Contains("--end_fsync=1"));
+  EXPECT_THAT(all, Not(Contains("--overwrite=1")));
+  EXPECT_THAT(all, Not(Contains("--time_based=1")));
+}
+
 TEST(FioArguments, RefuseASizeBelowABlock) {
   FioJob small = job(nvme::Engine::kThreads, Traffic::kMixed);
   small.size = 15_MiB;
@@ -261,6 +271,9 @@ TEST(Fio, RunsEachEngineAndTraffic) {
       EXPECT_GE(m.cpu_s_per_gb, 0);  // fio counts ticks: of so short a run there may be none
     }
   }
+  FioJob once = job(nvme::Engine::kIoUring, Traffic::kWrite);
+  once.into_new_files = true;
+  EXPECT_EQ(run_fio(once, folder.path(), kNoStop)->written_bytes, once.size);
   EXPECT_TRUE(folder.empty());
 }
 
