@@ -12,15 +12,15 @@
 namespace sluice::nvme {
 namespace {
 
-std::uint64_t sum_of(std::span<const std::byte> bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
-}
-
 std::span<const std::byte> unit_of(std::span<const std::byte> bytes, Bytes offset) {
   return bytes.subspan(offset, std::min(Sums::kUnit, bytes.size() - offset));
 }
 
 }  // namespace
+
+std::uint64_t sum_of(std::span<const std::byte> bytes, std::uint64_t seed) {
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+}
 
 void Sums::note(Bytes begin, std::span<const std::byte> written) {
   Record record{written.size(), {}};

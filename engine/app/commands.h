@@ -7,10 +7,14 @@
 
 namespace sluice::app {
 
-enum class DryRun { kNo, kYes };
+struct TrainFlags {
+  bool dry_run = false;  ///< says whether and how it fits, and stops
+  bool change = false;  ///< goes on from a checkpoint although the numbers of its steps were others
+};
 
-/// `sluice train FILE [key=value...] [--dry-run]`; the process exit code.
-int train(const std::string& file, const std::vector<std::string>& overrides, DryRun dry_run);
+/// `sluice train FILE [key=value...] [--dry-run] [--change]`; the process exit code.
+int train(const std::string& file, const std::vector<std::string>& overrides,
+          const TrainFlags& flags);
 
 /// `sluice eval FILE [key=value...]`: the loss of the run's first weights on data.valid.
 void evaluate(const std::string& file, const std::vector<std::string>& overrides);

@@ -10,6 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/checkpoint/companions.h"
 #include "engine/compute/model_ops.h"
+#include "engine/config/write.h"
 #include "engine/shape/hf_config.h"
 #include "engine/shape/presets.h"
 
@@ -74,6 +75,9 @@ train::Job job_of(const config::Config& config, const std::string& folder) {
   job.compute = config.precision.compute;
   job.final_dtype = config.checkpoint.final_dtype;
   job.shard_size = config.checkpoint.shard_size;
+  job.checkpoint = config.checkpoint.saves;
+  job.settings = config::values_of(config);
+  job.version = SLUICE_VERSION;
   job.compute_threads = config.compute.threads;
   job.loss_chunk = config.compute.loss_chunk;
   job.execution = config.execution;

@@ -23,7 +23,7 @@ namespace cli = sluice::app;
 struct Arguments {
   std::string file;
   std::vector<std::string> overrides;
-  bool dry_run = false;
+  cli::TrainFlags train_flags;
   std::int64_t first = 0;
   std::int64_t count = 4;
   std::string shell;
@@ -212,9 +212,13 @@ int run(int argc, char** argv) {
 
   CLI::App* train = app.add_subcommand("train", "train the model that a run file describes");
   add_file(*train, arguments);
-  train->add_flag("--dry-run", arguments.dry_run, "say whether and how it fits, and stop");
+  train->add_flag("--dry-run", arguments.train_flags.dry_run,
+                  "say whether and how it fits, and stop");
+  train->add_flag("--change", arguments.train_flags.change,
+                  "go on from a checkpoint although its steps rest on other numbers");
   examples(*train, {"sluice train run.yaml", "sluice train run.yaml --dry-run",
-                    "sluice train run.yaml train.steps=50 'data.train=[a.txt, b.txt]'"});
+                    "sluice train run.yaml train.steps=50 'data.train=[a.txt, b.txt]'",
+                    "sluice train run.yaml train.resume=must"});
 
   add_eval(app, arguments);
   add_doctor(app, arguments);
@@ -233,10 +237,11 @@ int run(int argc, char** argv) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     refuse(app, e);
   }
-  if (train->parsed() && !arguments.dry_run) {
-    return cli::train(arguments.file, arguments.overrides, cli::DryRun::kNo);
+  if (train->parsed()) {
+    arguments.code = cli::train(arguments.file, arguments.overrides, arguments.train_flags);
+    // What a run prints is in its log too.
+    if (!arguments.train_flags.dry_run) return arguments.code;
   }
-  if (train->parsed()) cli::train(arguments.file, arguments.overrides, cli::DryRun::kYes);
   sluice::require_printed();
   return arguments.code;
 }

@@ -1,6 +1,8 @@
 #include "engine/app/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,6 +10,7 @@
 #include <fstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/config/load.h"
@@ -19,11 +22,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
+/// Under its name it is whole.
 void write_file(const fs::path& path, std::string_view text) {
-  std::ofstream file(path, std::ios::binary);
+  fs::path beside = path;
+  beside += ".partial-0";
+  std::ofstream file(beside, std::ios::binary);
   file << text;
   file.close();
-  SLUICE_CHECK(!file.fail(), kIo, fmt::format("cannot write {}", path.string()));
+  std::error_code error;
+  if (!file.fail()) fs::rename(beside, path, error);
+  SLUICE_CHECK(!file.fail() && !error, kIo, fmt::format("cannot write {}", path.string()));
 }
 
 /// Looks only, so that a dry run sees it too.
@@ -66,9 +74,14 @@ config::Config given_name(const config::Config& config) {
   return named;
 }
 
+/// The i-th name, from 1.
+config::Config numbered(const config::Config& config, const std::string& stem, int i) {
+  return named_folder(config, i == 1 ? stem : fmt::format("{}-{}", stem, i));
+}
+
 config::Config counted_name(const config::Config& config, const std::string& stem) {
   for (int i = 1;; ++i) {
-    config::Config named = named_folder(config, i == 1 ? stem : fmt::format("{}-{}", stem, i));
+    config::Config named = numbered(config, stem, i);
     if (!exists(named.output_dir)) return named;
     SLUICE_CHECK(config.output_dir.find("${name}") != std::string::npos, kConfig,
                  fmt::format("{} exists, and output_dir has no ${{name}} to count up: choose "
@@ -98,7 +111,36 @@ config::Config choose_name(const config::Config& config, const std::string& file
   return named;
 }
 
-Claim claim_run_folder(const config::Config& config, const std::string& machine) {
+std::optional<config::Config> existing_run(const config::Config& config, const std::string& file) {
+  if (config.name) {
+    config::Config named = named_folder(config, *config.name);
+    return exists(named.output_dir) ? std::optional(std::move(named)) : std::nullopt;
+  }
+  std::optional<config::Config> newest;
+  for (int i = 1;; ++i) {
+    config::Config named = numbered(config, name_after(file), i);
+    if (!exists(named.output_dir)) return newest;
+    newest = std::move(named);
+    if (config.output_dir.find("${name}") == std::string::npos) return newest;
+  }
+}
+
+std::optional<RunLock> RunLock::take(const std::string& folder) {
+  const std::string path = folder + "/lock";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  SLUICE_CHECK(fd >= 0, kConfig,
+               fmt::format("cannot write into {}: {}; make it writable, or choose another name",
+                           folder, std::generic_category().message(errno)));
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return RunLock(fd);
+  ::close(fd);
+  return std::nullopt;
+}
+
+RunLock::~RunLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Claim claim_run_folder(const config::Config& config) {
   const fs::path folder = config.output_dir;
   std::error_code error;
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
@@ -109,10 +151,13 @@ Claim claim_run_folder(const config::Config& config, const std::string& machine)
   SLUICE_CHECK(!error, kConfig,
                fmt::format("cannot create {}: {}; choose another name or output_dir",
                            folder.string(), error.message()));
-  if (!created) return Claim::kTaken;
+  return created ? Claim::kOurs : Claim::kTaken;
+}
+
+void describe_run(const config::Config& config, const std::string& machine) {
+  const fs::path folder = config.output_dir;
   write_file(folder / "config.resolved.yaml", config::to_yaml(config));
   write_file(folder / "env.json", machine);
-  return Claim::kOurs;
 }
 
 }  // namespace sluice::app

@@ -14,6 +14,7 @@ constexpr std::array kNumbers{SIGINT, SIGTERM, SIGHUP};
 std::array<bool, kNumbers.size()> watched{};  // written before their handler can run
 std::string_view what_it_does;                // likewise
 std::atomic<int> signal_number{0};
+std::atomic<bool> save_asked{false};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may set nothing else");
 
 /// Only what is allowed inside a signal handler.
@@ -28,6 +29,10 @@ void note(int number) {
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
   }
   errno = kept;
+}
+
+void note_save(int /*number*/) {
+  save_asked = true;
 }
 
 }  // namespace
@@ -49,6 +54,17 @@ void watch_stop_signals(std::string_view what) {
     action.sa_flags = SA_RESTART;
     ::sigaction(kNumbers[i], &action, nullptr);
   }
+}
+
+void watch_save_signal() {
+  struct sigaction action {};
+  action.sa_handler = note_save;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR1, &action, nullptr);
+}
+
+bool take_save_signal() {
+  return save_asked.exchange(false);
 }
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-/// Ctrl-C, SIGTERM and SIGHUP as a wish: the first ends the work in good order, a second one at
-/// once.
+/// Signals as wishes: Ctrl-C, SIGTERM and SIGHUP end the work in good order, a second one at once;
+/// SIGUSR1 asks that it be saved, and goes on.
 #pragma once
 
 #include <atomic>
@@ -14,5 +14,11 @@ const std::atomic<int>& stop_signal();
 /// as "stopping after the steps that are under way", which must be there to the end. The next one
 /// does what it does to any program. A signal that is ignored stays so.
 void watch_stop_signals(std::string_view what);
+
+/// From now on SIGUSR1 is noted, instead of ending the process.
+void watch_save_signal();
+
+/// Whether SIGUSR1 came since the last call.
+bool take_save_signal();
 
 }  // namespace sluice

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "nvme/store.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -130,14 +131,22 @@ void write_text(const std::filesystem::path& path, std::string_view text) {
   file.sync();
 }
 
-void check_free_space(const std::filesystem::path& folder, Bytes need) {
+void check_free_space(const std::filesystem::path& folder, Bytes need, std::string_view what) {
   struct statvfs info {};
   if (::statvfs(folder.c_str(), &info) != 0) fail("asking its free space", folder, errno);
   const Bytes free = static_cast<Bytes>(info.f_bavail) * static_cast<Bytes>(info.f_frsize);
   SLUICE_CHECK(need <= free, kBudget,
-               fmt::format("{}: {} needed for weights, {} free; free space there, or choose "
+               fmt::format("{}: {} needed for {}, {} free; free space there, or choose "
                            "another output_dir",
-                           folder.string(), format_bytes(need), format_bytes(free)));
+                           folder.string(), format_bytes(need), what, format_bytes(free)));
+}
+
+nvme::Options as_it_works_in(const std::filesystem::path& folder, nvme::Options queue) {
+  if (queue.direct == nvme::Direct::kFalse) return queue;
+  const nvme::File tried = nvme::open_unnamed(folder.string(), nvme::Direct::kAuto);
+  queue.direct =
+      tried.caching() == nvme::Caching::kDirect ? nvme::Direct::kAuto : nvme::Direct::kFalse;
+  return queue;
 }
 
 }  // namespace sluice::checkpoint

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/base/units.h"
+#include "nvme/options.h"
 
 namespace sluice::checkpoint {
 
@@ -54,7 +55,11 @@ std::string read_text(const std::filesystem::path& path, Bytes most);
 void write_text(const std::filesystem::path& path, std::string_view text);
 
 /// Throws kBudget, with what is needed and what is free, when `need` bytes do not fit the file
-/// system of `folder`.
-void check_free_space(const std::filesystem::path& folder, Bytes need);
+/// system of `folder`; `what` they are, for people.
+void check_free_space(const std::filesystem::path& folder, Bytes need, std::string_view what);
+
+/// Whether O_DIRECT works for new files in a folder is tried, not believed: without it they go
+/// through the page cache.
+nvme::Options as_it_works_in(const std::filesystem::path& folder, nvme::Options queue);
 
 }  // namespace sluice::checkpoint

@@ -152,15 +152,19 @@ std::vector<Entry> parse_header(std::string_view text, Bytes data_bytes, std::st
   return entries;
 }
 
-std::string make_header(const std::vector<Entry>& entries) {
+std::string make_header(const std::vector<Entry>& entries, Bytes alignment) {
   nlohmann::ordered_json root;
   root["__metadata__"]["format"] = "pt";  // transformers refuses a file without it
+  // Names differ: looking each up among those before would take the square of their number.
+  auto& members = root.get_ref<nlohmann::ordered_json::object_t&>();
   for (const Entry& e : entries) {
-    root[e.name] = {{"dtype", e.dtype}, {"shape", e.shape}, {"data_offsets", {e.begin, e.end}}};
+    members.push_back(
+        {e.name, {{"dtype", e.dtype}, {"shape", e.shape}, {"data_offsets", {e.begin, e.end}}}});
   }
   std::string text = root.dump();
-  text.resize(round_up(text.size(), 8), ' ');
-  const auto length = static_cast<std::uint64_t>(text.size());
+  std::uint64_t length = 0;
+  text.resize(round_up(sizeof length + text.size(), alignment) - sizeof length, ' ');
+  length = text.size();
   std::string out(sizeof length, '\0');
   std::memcpy(out.data(), &length, sizeof length);
   return out + text;

@@ -1,6 +1,7 @@
 /// The header of a safetensors file: which tensor lies where.
 ///
-/// Layout  u64 length of the JSON (little-endian), the JSON padded with spaces to 8 bytes, the data
+/// Layout  u64 length of the JSON (little-endian), the JSON padded with spaces so that what follows
+///         begins on a multiple of 8 bytes or more, the data
 /// Units   bytes; `begin` and `end` count from the start of the data
 /// Throws  kFormat, naming the file and the reason, for anything that is no such header: too long,
 ///         no JSON, a tensor out of range, of the wrong size, overlapping another, a hole, or
@@ -37,7 +38,8 @@ std::string_view dtype_name(DType dtype);
 /// `file` is for messages.
 std::vector<Entry> parse_header(std::string_view json, Bytes data_bytes, std::string_view file);
 
-/// Length, JSON and padding, for entries in the order of their data.
-std::string make_header(const std::vector<Entry>& entries);
+/// Length, JSON and padding, for entries in the order of their data, which begins on a multiple of
+/// `alignment`.
+std::string make_header(const std::vector<Entry>& entries, Bytes alignment = 8);
 
 }  // namespace sluice::checkpoint

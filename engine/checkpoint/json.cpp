@@ -15,8 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-// A safetensors header is three deep: the table, a tensor, its numbers.
-constexpr int kMaxDepth = 4;
+// A safetensors header is three deep: the table, a tensor, its numbers. A manifest is six:
+// segments, their tensors, the shapes of those.
+constexpr int kMaxDepth = 7;
 // A value takes up to a hundred bytes of memory for two of text. The largest models have 100,000
 // tensors, each eight values.
 constexpr std::size_t kMaxValues = std::size_t{1} << 21;

@@ -10,7 +10,6 @@
 #include "engine/base/error.h"
 #include "engine/checkpoint/header.h"
 #include "engine/shape/hf_config.h"
-#include "nvme/store.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -79,15 +78,6 @@ std::string header_of(const std::vector<Item>& shard) {
   return make_header(entries);
 }
 
-/// O_DIRECT only where something written so came back from this folder.
-nvme::Options as_it_works_in(const std::filesystem::path& folder, nvme::Options queue) {
-  if (queue.direct == nvme::Direct::kFalse) return queue;
-  const nvme::File tried = nvme::open_unnamed(folder.string(), nvme::Direct::kAuto);
-  queue.direct =
-      tried.caching() == nvme::Caching::kDirect ? nvme::Direct::kAuto : nvme::Direct::kFalse;
-  return queue;
-}
-
 }  // namespace
 
 void in_one_piece(std::size_t count,
@@ -110,7 +100,7 @@ Writer::Writer(const shape::Model& model, DType dtype, const std::filesystem::pa
   }
   const auto shards = shards_of(items_of(model, dtype), shard_size);
   for (const auto& shard : shards) total_ += shard.back().entry.end;
-  check_free_space(folder_.path(), total_ + size_of(companions_) + kSpareSpace);
+  check_free_space(folder_.path(), total_ + size_of(companions_) + kSpareSpace, "weights");
   copy_files(companions_, folder_.path());  // now: the folder they are in may be gone at the end
 
   for (std::size_t i = 0; i < shards.size(); ++i) {

@@ -44,6 +44,7 @@ struct ComputeOptions {
 struct CheckpointOptions {
   DType final_dtype = DType::kBf16;
   Bytes shard_size = 5_GiB;
+  train::SaveOptions saves;
 };
 
 enum class Progress : std::uint8_t {
@@ -69,7 +70,8 @@ struct Config {
   std::uint64_t seed = 1337;
   ModelOptions model;
   data::DataOptions data;
-  train::TrainOptions train;  ///< after a load all three batch sizes are set
+  train::TrainOptions train;    ///< after a load all three batch sizes are set
+  std::string resume = "auto";  ///< or never, must, a folder: train.resume
   train::EvalOptions eval;
   PrecisionOptions precision;
   train::OptimizerOptions optimizer;

@@ -133,6 +133,12 @@ std::vector<Field> train_fields() {
           &C::train, &T::on_nonfinite),
       key("train.max_skips", count(1, kMostCount),
           "The run stops after this many skipped steps in a row", &C::train, &T::max_skips),
+      key("train.resume", path(),
+          "auto goes on with an unfinished run of this name from its newest whole checkpoint, and "
+          "begins a new one where there is none; never always begins anew; must refuses where "
+          "there "
+          "is none. A folder (a checkpoint, or a run) begins a new run that goes on from there",
+          &C::resume),
       key("eval.every", count(0, kMostCount),
           "Evaluate after every so many steps; 0 evaluates only at the end", &C::eval, &E::every),
       key("eval.batches", count(1, kMostCount), "How many micro-batches one evaluation takes",
@@ -238,6 +244,7 @@ std::vector<Field> placement_fields() {
 std::vector<Field> machine_fields() {
   using C = Config;
   using P = cpu_adam::Options;
+  using S = train::SaveOptions;
   using cpu_adam::Isa;
   using cpu_adam::Stores;
   return {
@@ -268,6 +275,27 @@ std::vector<Field> machine_fields() {
           "Whether the optimizer writes past the caches (streaming) or through them (cached). auto "
           "measures both at the start",
           &C::cpu_adam, &P::stores),
+      key("checkpoint.every", or_null(steps_or_duration(kMostCount)),
+          "Save a checkpoint after every so many steps, or so much time; null saves none but those "
+          "asked for",
+          &C::checkpoint, &CheckpointOptions::saves, &S::every),
+      key("checkpoint.keep", count(1, kMostCount),
+          "How many checkpoints stay, the newest; older ones go once a new one is whole",
+          &C::checkpoint, &CheckpointOptions::saves, &S::keep),
+      key("checkpoint.keep_every", or_null(count(1, kMostCount)),
+          "Checkpoints at whole multiples of so many steps stay too", &C::checkpoint,
+          &CheckpointOptions::saves, &S::keep_every),
+      key("checkpoint.save_on_signal", boolean(),
+          "Whether SIGINT, SIGTERM and SIGHUP save a checkpoint before the run ends (exit code "
+          "75). "
+          "SIGUSR1 saves one and the run goes on",
+          &C::checkpoint, &CheckpointOptions::saves, &S::save_on_signal),
+      key("checkpoint.verify", boolean(),
+          "Whether the state is checked against its sums (XXH3) when a run goes on from it",
+          &C::checkpoint, &CheckpointOptions::saves, &S::verify),
+      key("checkpoint.trigger_file", folder_name(),
+          "A file of this name in the run's folder asks for a checkpoint, and is removed",
+          &C::checkpoint, &CheckpointOptions::saves, &S::trigger_file),
       key("checkpoint.final_dtype", choice<DType>({{"bf16", DType::kBf16}, {"fp32", DType::kF32}}),
           "The type of the weights in final/", &C::checkpoint, &CheckpointOptions::final_dtype),
       key("checkpoint.shard_size", size(1_MiB, kMostBytes, 1_B),

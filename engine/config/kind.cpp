@@ -170,6 +170,26 @@ Kind<std::variant<std::int64_t, double>> count_or_fraction(std::int64_t most) {
           }};
 }
 
+Kind<std::variant<std::int64_t, std::chrono::milliseconds>> steps_or_duration(std::int64_t most) {
+  using Interval = std::variant<std::int64_t, std::chrono::milliseconds>;
+  const auto time = duration(std::chrono::seconds(1), std::chrono::hours(24 * 365));
+  return {fmt::format("steps {} | duration (30m)", range_words(1, most)),
+          {{"anyOf", {kCountSchema, time.schema}}},
+          [=](const Value& v, const Context& at) -> Interval {
+            const std::string& text = text_of(v, at);
+            const bool unit = !text.empty() &&
+                              std::string_view("smh").find(text.back()) != std::string_view::npos;
+            if (unit) return time.read(v, at);
+            const std::int64_t n = read_count(v, at);
+            check_range(n, 1, most, v, at);
+            return n;
+          },
+          [=](const Interval& interval) {
+            if (const auto* n = std::get_if<std::int64_t>(&interval)) return json(*n);
+            return time.write(std::get<1>(interval));
+          }};
+}
+
 Kind<train::StepRange> step_range(std::int64_t most_steps) {
   using train::StepRange;
   return {fmt::format("A-B, at most {} steps | int from 1", most_steps),

@@ -45,6 +45,8 @@ Kind<std::chrono::milliseconds> duration(std::chrono::seconds least, std::chrono
 Kind<std::variant<Bytes, double>> size_or_fraction();
 /// Digits are a count; with a dot or a % it is a fraction.
 Kind<std::variant<std::int64_t, double>> count_or_fraction(std::int64_t most);
+/// Digits are a count of steps from 1; with s, m or h it is a duration.
+Kind<std::variant<std::int64_t, std::chrono::milliseconds>> steps_or_duration(std::int64_t most);
 /// "3-5" or "3".
 Kind<train::StepRange> step_range(std::int64_t most_steps);
 /// A name of one folder.

@@ -146,6 +146,12 @@ std::string to_yaml(const Config& config) {
   return to_yaml(std::move(lines));
 }
 
+std::map<std::string, std::string> values_of(const Config& config) {
+  std::map<std::string, std::string> values;
+  for (const Field& f : fields()) values[f.path] = f.write(config).dump();
+  return values;
+}
+
 std::string schema() {
   json root = {{"$schema", "http://json-schema.org/draft-07/schema#"},
                {"title", "sluice run file"},

@@ -1,6 +1,7 @@
 /// What the field table says, for people, editors and the next load.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ std::string comment_lines(const std::string& text, std::size_t indent = 0);
 /// Every key with its value (config.resolved.yaml). Loads back to the same Config; the text is the
 /// same for equal Configs.
 std::string to_yaml(const Config& config);
+
+/// Every key with its value, as JSON.
+std::map<std::string, std::string> values_of(const Config& config);
 
 /// JSON Schema (draft 7) of the run file: completion and checks in editors.
 std::string schema();

@@ -58,6 +58,11 @@ void Descriptor::truncate(std::uint64_t bytes) const {
                fmt::format("{}: cannot be cut to {} bytes: {}", path_, bytes, because(errno)));
 }
 
+void Descriptor::sync() const {
+  SLUICE_CHECK(::fsync(fd_) == 0, kIo,
+               fmt::format("{}: cannot be synced: {}", path_, because(errno)));
+}
+
 std::uint64_t Descriptor::size() const {
   struct stat info {};
   SLUICE_CHECK(::fstat(fd_, &info) == 0, kIo,

@@ -29,6 +29,8 @@ class Descriptor {
   /// Appends at the descriptor's position; everything or an error.
   void write(std::span<const std::byte> bytes) const;
   void truncate(std::uint64_t bytes) const;
+  /// Everything written so far is on the drive.
+  void sync() const;
   std::uint64_t size() const;
 
  private:

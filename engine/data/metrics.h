@@ -64,6 +64,8 @@ class MetricsFile {
   /// Throws kFormat for a line that is no record, and then leaves the file as it is.
   MetricsFile(const std::string& path, std::int64_t done);
 
+  /// What was appended survives a power loss.
+  void sync() const { file_.sync(); }
   /// Either the whole line is there afterwards, or (kIo) none of it.
   void append(const StepRecord& record);
 

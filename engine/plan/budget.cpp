@@ -35,7 +35,7 @@ std::uint64_t work_of_trial(const Plan& draft) {
 std::uint64_t most_work(const schedule::Setup& setup, std::int64_t evaluation_batches) {
   // Ops with the leaves that they name, of all programs together. A whole segment is as many leaves
   // as it has chunks.
-  constexpr std::uint64_t kPerChunk = 48;  // first values, state, update, publishing, saving
+  constexpr std::uint64_t kPerChunk = 60;  // first values, state, update, publishing, saving
   constexpr std::uint64_t kPerUse = 24;    // a segment in one micro-batch: its fetch, its gradient
   constexpr std::uint64_t kPerForward = 32;  // a block in one micro-batch: there and back
   constexpr std::uint64_t kPerUseOnly = 8;   // the same two where it goes there only: to evaluate

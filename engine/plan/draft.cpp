@@ -80,6 +80,7 @@ std::optional<Plan> write_draft(const Setup& setup, std::int64_t evaluation_batc
     plan.programs.evaluation =
         schedule::evaluation_program(setup, plan.catalog, evaluation_batches);
   }
+  plan.programs.checkpoint = schedule::checkpoint_program(setup, plan.catalog);
   plan.programs.final = schedule::final_program(setup, plan.catalog);
   budget.spend(work_of(plan));
   plan.minimum_slots = serial_slots(plan);

@@ -67,8 +67,8 @@ Forecast forecast(Candidate& candidate, const Setup& open, const Terms& terms) {
 }  // namespace
 
 std::vector<std::shared_ptr<const prefetch::Program>> Programs::in_order() const {
-  if (!evaluation) return {init, step, final};
-  return {init, step, evaluation, final};
+  if (!evaluation) return {init, step, checkpoint, final};
+  return {init, step, evaluation, checkpoint, final};
 }
 
 prefetch::BytesByTier require_minimum(const Setup& setup, const Limits& limits,

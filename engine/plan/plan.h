@@ -42,7 +42,7 @@ using Slots = std::vector<std::uint32_t>;
 struct Programs {
   std::shared_ptr<const prefetch::Program> init, step;
   std::shared_ptr<const prefetch::Program> evaluation;  ///< may be null
-  std::shared_ptr<const prefetch::Program> final;
+  std::shared_ptr<const prefetch::Program> checkpoint, final;
 
   /// Those that there are, as a run first meets them.
   std::vector<std::shared_ptr<const prefetch::Program>> in_order() const;

@@ -97,6 +97,7 @@ class Writer {
                                 : pool(Tier::kGpu, MemoryTag::kBatch, "batches", sizes.batch);
     catalog_.norms = pool(Tier::kCpu, MemoryTag::kControl, "norms", sizes.norms);
     catalog_.records = pool(Tier::kCpu, MemoryTag::kControl, "records", sizes.record);
+    catalog_.receipts = pool(Tier::kCpu, MemoryTag::kControl, "receipts", sizes.receipts);
     catalog_.control = table_->buffer({catalog_.records, sizes.record, MemoryTag::kControl});
     const PoolId workspace =
         pool(Tier::kGpu, MemoryTag::kWorkspace, "workspace", std::max<Bytes>(setup_.workspace, 1));
@@ -193,7 +194,8 @@ Sizes sizes_of(const Setup& setup) {
       .batch = batch_bytes(setup.micro_batch_tokens()),
       .kept = shape::kept_of(setup.model->decoder, setup.micro_batch_tokens(), setup.compute).bytes,
       .norms = norm_bytes(largest),
-      .record = 256};
+      .record = 256,
+      .receipts = (1 + setup.chunk_count()) * kReceiptBytes};
 }
 
 Catalog make_catalog(const Setup& setup) {

@@ -28,7 +28,10 @@ struct Sizes {
   Bytes batch = 0, kept = 0;
   Bytes norms = 0;  ///< of the largest segment
   Bytes record = 0;
+  Bytes receipts = 0;  ///< of a checkpoint: its position, then a sum for each chunk
 };
+/// The sum of one chunk's state; a cache line, for threads that write theirs side by side.
+inline constexpr Bytes kReceiptBytes = 64;
 Sizes sizes_of(const Setup& setup);
 /// Partial sums of squares of so many elements: one per grain.
 constexpr Bytes norm_bytes(std::uint64_t elems) {
@@ -66,8 +69,9 @@ struct Catalog {
   prefetch::PoolId kept = prefetch::kNoPool;  ///< what kept layers leave for backward
   prefetch::PoolId device_batch = prefetch::kNoPool;
   prefetch::PoolId host_batch = prefetch::kNoPool;
-  prefetch::PoolId norms = prefetch::kNoPool;    ///< partial sums of squares of a segment
-  prefetch::PoolId records = prefetch::kNoPool;  ///< small numbers: losses, the step's record
+  prefetch::PoolId norms = prefetch::kNoPool;     ///< partial sums of squares of a segment
+  prefetch::PoolId records = prefetch::kNoPool;   ///< small numbers: losses, the step's record
+  prefetch::PoolId receipts = prefetch::kNoPool;  ///< of a checkpoint
 };
 
 Catalog make_catalog(const Setup& setup);

@@ -50,6 +50,10 @@ OpRow model(const char* name, std::vector<OperandSpec> operands) {
   operands.push_back(write(kWorkspace));
   return {name, LaneKind::kCompute, Runner::kModel, std::move(operands)};
 }
+/// On the lane whose bytes go to drives: what a checkpoint's files take may be long.
+OpRow checkpoint(const char* name, std::vector<OperandSpec> operands) {
+  return {name, LaneKind::kNvmeWrite, Runner::kCheckpoint, std::move(operands)};
+}
 OpRow host(const char* name, LaneKind lane, std::vector<OperandSpec> operands) {
   return {name, lane, Runner::kHost, std::move(operands)};
 }
@@ -133,6 +137,14 @@ OpRow make_row(OpId id) {
       return host("report loss", LaneKind::kControl, {read_several(kLoss)});
     case OpId::kSave:
       return {"save", LaneKind::kData, Runner::kSave, {read(kState)}};
+    case OpId::kBeginCheckpoint:
+      return checkpoint("begin checkpoint", {read(kControl), write(kPosition)});
+    case OpId::kSumState:
+      return host("sum state", LaneKind::kCpu, {read(kState), write(kReceipts)});
+    case OpId::kWriteRecord:
+      return checkpoint("write record", {read(kPosition), read(kState), update(kReceipts)});
+    case OpId::kSealCheckpoint:
+      return checkpoint("seal checkpoint", {read(kReceipts)});
     case OpId::kCount:
       break;
   }
@@ -183,6 +195,10 @@ const char* name_of(Operand operand) {
       return "state";
     case kFresh:
       return "fresh";
+    case kPosition:
+      return "position";
+    case kReceipts:
+      return "receipts";
   }
   return "?";
 }

@@ -43,7 +43,11 @@ enum class OpId : std::uint16_t {
   kReadModel,  ///< what a chunk's first values are made of, into its state
   kInitState,
   kReportLoss,
-  kSave,  ///< into a file of final weights
+  kSave,             ///< into a file of final weights
+  kBeginCheckpoint,  ///< notes where the run stands, claims the space
+  kSumState,         ///< what a record will be known by
+  kWriteRecord,      ///< one chunk's state
+  kSealCheckpoint,   ///< all records are there: syncs them, says what they mean
   kCount
 };
 
@@ -69,7 +73,9 @@ enum class Operand : std::uint8_t {
   kControl,         ///< the run's counters
   kRecord,          ///< what the step decided
   kState,           ///< master, m, v of one chunk; fp32
-  kFresh            ///< new weights of one chunk, in the dtype of compute
+  kFresh,           ///< new weights of one chunk, in the dtype of compute
+  kPosition,        ///< where the run stood when a checkpoint was begun
+  kReceipts         ///< that, then a sum for each record; or one of these
 };
 
 enum class Access : std::uint8_t { kRead, kWrite, kUpdate };
@@ -90,7 +96,8 @@ enum class Runner : std::uint8_t {
   kReadDrive,
   kWriteDrive,
   kReadModel,  ///< the reader of first values
-  kSave        ///< the writer of final weights
+  kSave,       ///< the writer of final weights
+  kCheckpoint  ///< the writer of checkpoints
 };
 
 /// The lanes of a machine with one device. Each has one line on why it exists.
@@ -99,7 +106,8 @@ enum class LaneKind : std::uint8_t {
   kHostToDevice,
   kDeviceToHost,  ///< the other direction of the link: both run at once
   kNvmeRead,      ///< and files of a model, on whatever drive
-  kNvmeWrite,     ///< apart from reads, so that a late write never delays the next read
+  kNvmeWrite,     ///< apart from reads, so that a late write never delays the next read; and
+                  ///< checkpoints, on whatever drive
   kCpu,           ///< the optimizer's arithmetic; its own threads inside
   kData,          ///< batches in, final weights out
   kControl        ///< a few numbers per step; never behind anything long

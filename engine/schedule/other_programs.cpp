@@ -89,7 +89,45 @@ class Final : public ProgramWriter {
   }
 };
 
+class Checkpoint : public ProgramWriter {
+ public:
+  Checkpoint(const Setup& setup, const Catalog& catalog)
+      : ProgramWriter("checkpoint", setup, catalog) {}
+
+  std::shared_ptr<const prefetch::Program> write() {
+    const BufferId receipts = transient(catalog_.receipts, catalog_.sizes.receipts);
+    position_ = part_of(receipts, 0, kReceiptBytes);
+    // Noted now: were it read by the last op, the next step could decide nothing before that.
+    op(OpId::kBeginCheckpoint, {}, {{kControl, catalog_.control}, {kPosition, position_}});
+    Bytes at = kReceiptBytes;
+    for (int s = 0; s < segments(); ++s) {
+      for (int c = 0; c < chunks(s); ++c) {
+        record({.segment = s, .chunk = c}, part_of(receipts, at, kReceiptBytes));
+        at += kReceiptBytes;
+      }
+    }
+    op(OpId::kSealCheckpoint, {}, {{kReceipts, receipts}});
+    return finish();
+  }
+
+ private:
+  void record(Where where, BufferId receipt) {
+    const BufferId state = read_state(where);
+    const Cost cost{.bytes = static_cast<double>(chunk(where).elems * zero::kStateBytesPerElem)};
+    op(OpId::kSumState, where, {{kState, state}, {kReceipts, receipt}}, cost);
+    op(OpId::kWriteRecord, where, {{kPosition, position_}, {kState, state}, {kReceipts, receipt}},
+       cost);
+  }
+
+  BufferId position_ = 0;
+};
+
 }  // namespace
+
+std::shared_ptr<const prefetch::Program> checkpoint_program(const Setup& setup,
+                                                            const Catalog& catalog) {
+  return Checkpoint(setup, catalog).write();
+}
 
 std::shared_ptr<const prefetch::Program> init_program(const Setup& setup, const Catalog& catalog) {
   return Init(setup, catalog).write();

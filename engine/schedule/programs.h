@@ -21,6 +21,11 @@ std::shared_ptr<const prefetch::Program> evaluation_program(const Setup& setup,
                                                             const Catalog& catalog,
                                                             std::int64_t batches);
 
+/// The state of every chunk into a checkpoint, which is whole when its last op has run. The next
+/// step's update of a chunk waits for that chunk to be written, and for nothing else.
+std::shared_ptr<const prefetch::Program> checkpoint_program(const Setup& setup,
+                                                            const Catalog& catalog);
+
 /// Hands every chunk of master weights to the file that is being written.
 std::shared_ptr<const prefetch::Program> final_program(const Setup& setup, const Catalog& catalog);
 

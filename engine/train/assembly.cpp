@@ -75,7 +75,11 @@ std::unique_ptr<executor::Driver> make_driver(Execution execution,
 
 Session::Assembly::Assembly(Session& s)
     : session(s),
-      rules{s.job_.optimizer, s.job_.scheduler, s.job_.train, s.steps_},
+      rules{s.job_.optimizer,
+            s.job_.scheduler,
+            s.job_.train,
+            s.steps_,
+            {s.position_.applied, s.position_.skipped_in_row}},
       sampler(s.train_.samples(), s.job_.seed, order_of(s.job_.data.shuffle)),
       batches(s.train_, s.valid_data(), sampler, s.setup_.micro_batch_size, s.setup_.micro_batches,
               s.evaluation_batches()),
@@ -85,7 +89,9 @@ Session::Assembly::Assembly(Session& s)
       memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
       host(s.setup_, s.plan_.catalog.routes, rules, std::move(s.first_values_), batches, optimizer),
       writer(open_writer(s.job_, *s.setup_.model, optimizer)),
-      conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer ? &*writer : nullptr) {
+      saver(s.setup_, s.job_),
+      conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer ? &*writer : nullptr, saver,
+                s.position_.nvme_written) {
   first_touch(memory, s.plan_.catalog.tags, s.stream_, optimizer);
   if (store) store->enrol(reached_by_drives(memory, s.setup_.sharing));
   const auto& workspace = s.plan_.catalog.residents->info(s.plan_.catalog.workspace);

@@ -17,6 +17,7 @@
 #include "engine/train/batches.h"
 #include "engine/train/conductor.h"
 #include "engine/train/host_ops.h"
+#include "engine/train/saver.h"
 #include "engine/train/session.h"
 #include "nvme/store.h"
 
@@ -41,6 +42,7 @@ struct Session::Assembly {
   memory::SlotMemory memory;
   HostOps host;
   std::optional<checkpoint::Writer> writer;  ///< where weights are saved
+  Saver saver;
   Conductor conductor;
   std::optional<Trace> ring;  ///< only where a profile asks for it
   Trace* trace = nullptr;     ///< where spans go: the hook's, else the ring, else nowhere

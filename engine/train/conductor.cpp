@@ -41,6 +41,9 @@ Ticket Conductor::start(const OpContext& context) {
     case Runner::kSave:
       save(op);
       return {};
+    case Runner::kCheckpoint:
+      saver_.run(op, nvme_written());
+      return {};
   }
   throw Error(Errc::kLogic, "an op that nobody runs");
 }

@@ -11,28 +11,32 @@
 #include "engine/memory/slot_memory.h"
 #include "engine/train/compute.h"
 #include "engine/train/host_ops.h"
+#include "engine/train/saver.h"
 #include "gpu/stream.h"
 
 namespace sluice::train {
 
 class Conductor : public executor::Handler {
  public:
-  /// All must outlive this. `stream` is the one that measured the ops: LibTorch keeps its thread
-  /// settings per thread.
+  /// All must outlive this. `nvme_written`: by what the run goes on from. `stream` is the one that
+  /// measured the ops: LibTorch keeps its thread settings per thread.
   Conductor(const schedule::Setup& setup, const memory::SlotMemory& memory, HostOps& host,
-            Compute& compute, gpu::Stream& stream, checkpoint::Writer* writer)
+            Compute& compute, gpu::Stream& stream, checkpoint::Writer* writer, Saver& saver,
+            Bytes nvme_written)
       : setup_(setup),
         memory_(memory),
         host_(host),
         compute_(compute),
         stream_(stream),
         writer_(writer),
+        saver_(saver),
         h2d_("h2d"),
-        d2h_("d2h") {}
+        d2h_("d2h"),
+        nvme_written_(nvme_written) {}
 
   Ticket start(const executor::OpContext& context) override;
 
-  /// Bytes read from and written to nvme since the start.
+  /// Bytes read from nvme since the start, and written since the run began.
   Bytes nvme_read() const { return nvme_read_.load(std::memory_order_relaxed); }
   Bytes nvme_written() const { return nvme_written_.load(std::memory_order_relaxed); }
 
@@ -48,10 +52,11 @@ class Conductor : public executor::Handler {
   Compute& compute_;
   gpu::Stream& stream_;         // of compute
   checkpoint::Writer* writer_;  // of the final program's ops; null: there are none
-  gpu::Stream h2d_;             // towards the device
-  gpu::Stream d2h_;             // back; apart, because the link carries both ways at once
+  Saver& saver_;
+  gpu::Stream h2d_;  // towards the device
+  gpu::Stream d2h_;  // back; apart, because the link carries both ways at once
   std::atomic<Bytes> nvme_read_{0};
-  std::atomic<Bytes> nvme_written_{0};
+  std::atomic<Bytes> nvme_written_;
 };
 
 }  // namespace sluice::train

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -29,14 +30,35 @@ namespace {
 // room than there is.
 constexpr Bytes kLeastAhead = 64_KiB;
 
-/// A model's segments as runs of their tensors.
+/// m and v of a chunk: room, until the masters are made.
+std::span<float> moments(std::span<float> state) {
+  return state.subspan(state.size() / checkpoint::kStateParts.size());
+}
+
+/// Weights of a model, whose segments are runs of tensors; both moments begin as zero.
 class OfModel : public FirstValues {
+ public:
+  void fill(int segment, const zero::Chunk& chunk, std::span<float> state,
+            const checkpoint::Each& each) const override {
+    const std::span<float> m_and_v = moments(state);
+    each(chunk.elems, [&](std::size_t begin, std::size_t end) {
+      masters(segment, chunk, std::as_bytes(m_and_v), begin, state.subspan(begin, end - begin));
+    });
+    each(chunk.elems, [&](std::size_t begin, std::size_t end) {
+      std::ranges::fill(m_and_v.subspan(2 * begin, 2 * (end - begin)), 0.0F);
+    });
+  }
+
  protected:
   explicit OfModel(std::shared_ptr<const shape::Model> model) : model_(std::move(model)) {
     for (const shape::Segment& segment : model_->segments) {
       layouts_.push_back(zero::make_layout(segment));
     }
   }
+
+  /// Elements first, first + 1, ... of the chunk, of what read() brought.
+  virtual void masters(int segment, const zero::Chunk& chunk, std::span<const std::byte> room,
+                       std::uint64_t first, std::span<float> out) const = 0;
 
   const shape::Model& model() const { return *model_; }
   const std::vector<shape::TensorSpec>& tensors(int segment) const {
@@ -63,12 +85,13 @@ class Drawn : public OfModel {
       : OfModel(std::move(model)), seed_(seed) {}
 
   Ticket read(int /*segment*/, const zero::Chunk& /*chunk*/,
-              std::span<std::byte> /*room*/) const override {
+              std::span<float> /*state*/) const override {
     return {};
   }
 
-  void fill(int segment, const zero::Chunk& chunk, std::span<const std::byte> /*room*/,
-            std::uint64_t first, std::span<float> out) const override {
+ private:
+  void masters(int segment, const zero::Chunk& chunk, std::span<const std::byte> /*room*/,
+               std::uint64_t first, std::span<float> out) const override {
     const std::uint64_t begin = chunk.first_elem + first;
     for (const zero::Run& run : runs(segment, {begin, out.size()})) {
       const auto values = out.subspan(run.first_elem - begin, run.elems);
@@ -81,7 +104,6 @@ class Drawn : public OfModel {
     }
   }
 
- private:
   std::uint64_t seed_;
 };
 
@@ -134,7 +156,8 @@ class Stored : public OfModel {
     }
   }
 
-  Ticket read(int segment, const zero::Chunk& chunk, std::span<std::byte> room) const override {
+  Ticket read(int segment, const zero::Chunk& chunk, std::span<float> state) const override {
+    const auto room = std::as_writable_bytes(moments(state));
     std::vector<nvme::Range> ranges;
     for (const Piece& piece : pieces(segment, chunk)) {
       if (!piece.ahead) continue;
@@ -144,8 +167,9 @@ class Stored : public OfModel {
     return files_.read(ranges);
   }
 
-  void fill(int segment, const zero::Chunk& chunk, std::span<const std::byte> room,
-            std::uint64_t first, std::span<float> out) const override {
+ private:
+  void masters(int segment, const zero::Chunk& chunk, std::span<const std::byte> room,
+               std::uint64_t first, std::span<float> out) const override {
     const std::uint64_t begin = chunk.first_elem + first, end = begin + out.size();
     for (const Piece& piece : pieces(segment, chunk)) {
       const std::uint64_t from = std::max(begin, piece.run.first_elem);
@@ -155,12 +179,11 @@ class Stored : public OfModel {
       if (piece.run.tensor < 0) {
         std::ranges::fill(values, 0.0F);
       } else {
-        fill(segment, piece, room, from - piece.run.first_elem, values);
+        widen(segment, piece, room, from - piece.run.first_elem, values);
       }
     }
   }
 
- private:
   /// A run of a chunk, and where its bytes are: in the file, and in the chunk's room.
   struct Piece {
     zero::Run run{};
@@ -190,8 +213,8 @@ class Stored : public OfModel {
   }
 
   /// Elements first, first + 1, ... of the piece.
-  void fill(int segment, const Piece& piece, std::span<const std::byte> room, std::uint64_t first,
-            std::span<float> out) const {
+  void widen(int segment, const Piece& piece, std::span<const std::byte> room, std::uint64_t first,
+             std::span<float> out) const {
     const std::uint64_t first_element = first_of_tensor(segment, piece.run) + first;
     if (piece.ahead) {
       const Bytes width = piece.range.bytes / piece.run.elems;
@@ -229,7 +252,37 @@ class Stored : public OfModel {
   std::map<std::string, std::string> names_;  // of the model's tensors -> of the files'
 };
 
+/// The state of a checkpoint, however that was cut into chunks.
+class Resumed : public FirstValues {
+ public:
+  Resumed(std::unique_ptr<const checkpoint::StateReader> reader, bool verify)
+      : reader_(std::move(reader)) {
+    if (verify) sums_.emplace(*reader_);
+  }
+
+  Ticket read(int segment, const zero::Chunk& chunk, std::span<float> state) const override {
+    return reader_->read(segment, chunk.first_elem, state);
+  }
+
+  void fill(int segment, const zero::Chunk& chunk, std::span<float> state,
+            const checkpoint::Each& each) const override {
+    if (!sums_) return;
+    each(chunk.elems, [&](std::size_t begin, std::size_t end) {
+      sums_->add(segment, chunk.first_elem, state, begin, end);
+    });
+  }
+
+ private:
+  const std::unique_ptr<const checkpoint::StateReader> reader_;
+  mutable std::optional<checkpoint::RecordSums> sums_;
+};
+
 }  // namespace
+
+std::unique_ptr<FirstValues> resumed_values(std::unique_ptr<const checkpoint::StateReader> reader,
+                                            bool verify) {
+  return std::make_unique<Resumed>(std::move(reader), verify);
+}
 
 std::unique_ptr<FirstValues> drawn_values(std::uint64_t seed,
                                           std::shared_ptr<const shape::Model> model) {

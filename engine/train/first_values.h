@@ -1,5 +1,6 @@
-/// What a model starts from: drawn from the seed, or read from weights as they were saved. Chunk by
-/// chunk, each in two steps: first its bytes come, then they become numbers.
+/// What a run starts from: weights drawn from the seed or read as they were saved, or the whole
+/// state of a checkpoint. Chunk by chunk, each in two steps: first its bytes come, then they become
+/// numbers.
 ///
 /// Units   elements of a segment's flat buffer (zero::Layout); padding is zero
 /// Thread  any, several at once
@@ -12,6 +13,8 @@
 #include <span>
 
 #include "engine/base/ticket.h"
+#include "engine/checkpoint/state_reader.h"
+#include "engine/checkpoint/writer.h"
 #include "engine/shape/model.h"
 #include "engine/zero/chunk.h"
 #include "nvme/options.h"
@@ -22,14 +25,14 @@ class FirstValues {
  public:
   virtual ~FirstValues() = default;
 
-  /// Begins to bring into `room` what fill() wants of a chunk's elements. Aligned to kAlignment,
-  /// two floats for each element; to be left alone from now on, and by others until the ticket is
-  /// done. Throws kIo, from the ticket too.
-  virtual Ticket read(int segment, const zero::Chunk& chunk, std::span<std::byte> room) const = 0;
+  /// Begins to bring into a chunk's `state` what fill() wants: master, m and v, on kAlignment; to
+  /// be left alone until the ticket is done. Throws kIo, from the ticket too.
+  virtual Ticket read(int segment, const zero::Chunk& chunk, std::span<float> state) const = 0;
 
-  /// Elements first, first + 1, ... of the chunk, once read() is done. Throws kFormat, kIo.
-  virtual void fill(int segment, const zero::Chunk& chunk, std::span<const std::byte> room,
-                    std::uint64_t first, std::span<float> out) const = 0;
+  /// Makes the chunk's first values of it, once read() is done; `each` has the threads. Throws
+  /// kFormat, kIo, kCheckpoint.
+  virtual void fill(int segment, const zero::Chunk& chunk, std::span<float> state,
+                    const checkpoint::Each& each) const = 0;
 };
 
 std::unique_ptr<FirstValues> drawn_values(std::uint64_t seed,
@@ -42,5 +45,10 @@ std::unique_ptr<FirstValues> drawn_values(std::uint64_t seed,
 std::unique_ptr<FirstValues> stored_values(const std::filesystem::path& weights,
                                            std::shared_ptr<const shape::Model> model,
                                            const nvme::Options& queue);
+
+/// The state as it was saved; with `verify` checked against its sums. Throws kCheckpoint from
+/// fill().
+std::unique_ptr<FirstValues> resumed_values(std::unique_ptr<const checkpoint::StateReader> reader,
+                                            bool verify);
 
 }  // namespace sluice::train

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <span>
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/checkpoint/record.h"
 #include "engine/data/learning_rate.h"
 
 namespace sluice::train {
@@ -22,12 +24,6 @@ cpu_adam::State state_of(const OpBytes& op) {
   const auto all = op.values<float>(Operand::kState);
   const std::size_t n = all.size() / 3;
   return {all.first(n), all.subspan(n, n), all.last(n)};
-}
-
-/// m and v as they lie, one after the other.
-std::span<std::byte> moments_of(const OpBytes& op) {
-  const auto all = op[Operand::kState];
-  return all.subspan(all.size() / 3);
 }
 
 cpu_adam::Gradient values_of(OpBytes::Bytes bytes, DType dtype) {
@@ -79,7 +75,7 @@ void HostOps::run(const OpBytes& op) {
     case OpId::kLoadBatch:
       return load_batch(op);
     case OpId::kInitControl:
-      op.values<Control>(Operand::kControl).front() = {};
+      op.values<Control>(Operand::kControl).front() = rules_.begin;
       return;
     case OpId::kInitState:
       return init_state(op);
@@ -96,6 +92,8 @@ void HostOps::run(const OpBytes& op) {
       return adam(op);
     case OpId::kReportLoss:
       return report_loss(op);
+    case OpId::kSumState:
+      return sum_state(op);
     default:
       throw Error(Errc::kLogic, fmt::format("'{}' is no op of the host", kind_of(op.id).name));
   }
@@ -114,23 +112,26 @@ void HostOps::load_batch(const OpBytes& op) const {
                 schedule::batch_of(op.values<std::int64_t>(Operand::kBatch)));
 }
 
-// Read into what will hold the moments, which are zero, once the masters are made of it.
 Ticket HostOps::read_first_values(const OpBytes& op) const {
-  return first_values_->read(op.where.segment, chunk(op.where), moments_of(op));
+  return first_values_->read(op.where.segment, chunk(op.where), op.values<float>(Operand::kState));
 }
 
 void HostOps::init_state(const OpBytes& op) const {
   const zero::Chunk& c = chunk(op.where);
-  const std::span<float> master = state_of(op).master;
-  const auto room = moments_of(op);
+  first_values_->fill(
+      op.where.segment, c, op.values<float>(Operand::kState),
+      [&](std::size_t count, const auto& work) { optimizer_.for_grains(count, work); });
+  optimizer_.publish(fresh(op, setup_.compute, 0, c.elems), state_of(op).master);
+}
+
+void HostOps::sum_state(const OpBytes& op) const {
+  const zero::Chunk& c = chunk(op.where);
+  const auto state = op.values<const float>(Operand::kState);
+  std::atomic<std::uint64_t> sum{0};
   optimizer_.for_grains(c.elems, [&](std::size_t begin, std::size_t end) {
-    first_values_->fill(op.where.segment, c, room, begin, master.subspan(begin, end - begin));
+    sum += checkpoint::sum_of_state(c.first_elem, state, begin, end);
   });
-  optimizer_.publish(fresh(op, setup_.compute, 0, c.elems), master);
-  optimizer_.for_grains(c.elems, [&](std::size_t begin, std::size_t end) {
-    constexpr Bytes kEach = 2 * sizeof(float);
-    std::ranges::fill(room.subspan(begin * kEach, (end - begin) * kEach), std::byte{0});
-  });
+  op.values<std::uint64_t>(Operand::kReceipts).front() = sum;
 }
 
 void HostOps::accumulate(const OpBytes& op) const {
@@ -184,8 +185,8 @@ void HostOps::decide(const OpBytes& op) {
     ++control.skipped_in_row;
     const bool stop = rules_.train.on_nonfinite == OnNonFinite::kStop;
     SLUICE_CHECK(!stop && control.skipped_in_row < rules_.train.max_skips, kNonFinite,
-                 fmt::format("step {}: loss {}, gradient norm {}; {}; nothing is saved: "
-                             "lower optimizer.lr or look at the data",
+                 fmt::format("step {}: loss {}, gradient norm {}; {}: lower optimizer.lr or look at "
+                             "the data",
                              tag.step + 1, loss, gnorm,
                              stop ? "train.on_nonfinite is stop"
                                   : fmt::format("{} skipped steps in a row, train.max_skips is {}",

@@ -36,6 +36,7 @@ struct Rules {
   data::SchedulerOptions scheduler;
   TrainOptions train;
   std::int64_t steps = 0;  ///< of the whole run
+  Control begin{};         ///< the counters that it begins with
 };
 
 /// Thread  run(): any lane, several at once on different ops; the rest: any
@@ -66,6 +67,7 @@ class HostOps {
  private:
   void load_batch(const OpBytes& op) const;
   void init_state(const OpBytes& op) const;
+  void sum_state(const OpBytes& op) const;
   void accumulate(const OpBytes& op) const;
   void add_uses(const OpBytes& op) const;
   void norm(const OpBytes& op) const;

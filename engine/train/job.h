@@ -13,6 +13,7 @@
 #include "engine/base/dtype.h"
 #include "engine/base/units.h"
 #include "engine/checkpoint/companions.h"
+#include "engine/checkpoint/manifest.h"
 #include "engine/data/metrics.h"
 #include "engine/data/options.h"
 #include "engine/executor/driver.h"
@@ -62,12 +63,22 @@ struct Job {
   memory::Options tiers;
   nvme::Options aio;
   cpu_adam::Options cpu_adam;
-  bool saves = true;   ///< false: only for Session::evaluate(), which writes no weights
-  std::string folder;  ///< of the run; `final/` and, without tiers.nvme.paths, `nvme/` come here
+  bool saves = true;  ///< false: only for Session::evaluate(), which writes no weights
+  SaveOptions checkpoint;
+  std::string resume;  ///< the checkpoint that the run goes on from; empty: its first weights
+  checkpoint::Settings settings;  ///< for manifests
+  std::string version;            ///< of sluice, likewise
+  std::string folder;  ///< of the run: `final/`, `checkpoints/`, `nvme/` without tiers.nvme.paths
   std::function<void(const data::StepRecord&)> on_step;  ///< in order, on the caller's thread
-  /// Above 0 (a signal's number): no more programs are begun, and the run ends without weights when
-  /// those under way have. Null = nobody asks.
+  /// Above 0 (a signal's number): no more steps are begun, and the run ends without final weights
+  /// when those under way have; with `checkpoint.save_on_signal` they are saved. Null = nobody
+  /// asks.
   const std::atomic<int>* stop = nullptr;
+  /// Asked between steps whether somebody wants a checkpoint now. May be empty.
+  std::function<bool()> wants_checkpoint;
+  /// A checkpoint is whole and about to get its name: what was told of steps before it is made
+  /// durable here. May be empty.
+  std::function<void()> before_checkpoint;
   /// What the machine does per second, for the plan; nullopt = measured at the start.
   std::optional<plan::Rates> rates;
   MakeCompute make_compute;  ///< the model's functions: engine/compute has them on LibTorch

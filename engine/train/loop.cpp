@@ -2,9 +2,11 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
@@ -54,7 +56,7 @@ class Session::Loop {
     if (written_ > 0) log::info(fmt::format("drives: {} written", format_bytes(written_)));
     if (!all) {
       if (profile_) profile_->write();
-      return Outcome::kStopped;
+      return done_ > 0 && saved_ == done_ ? Outcome::kSaved : Outcome::kStopped;
     }
     save();
     return Outcome::kDone;
@@ -63,14 +65,36 @@ class Session::Loop {
  private:
   /// False: stopped before the last.
   bool append_steps() {
-    for (std::int64_t step = 0; step < last_step_; ++step) {
-      if (!append(s_.plan_.programs.step, {Tag::Kind::kStep, step})) return false;
-      if (evaluates(step) &&
-          !append(s_.plan_.programs.evaluation, {Tag::Kind::kEvaluation, step})) {
-        return false;
+    for (std::int64_t step = done_; step < last_step_; ++step) {
+      if (!append(s_.plan_.programs.step, {Tag::Kind::kStep, step})) break;
+      done_ = step + 1;
+      // One that is saved is whole: going on from it does not come back to it.
+      if (evaluates(step) && (!stopping() || saves_when_stopped())) {
+        settle(kMostInFlight - 1);
+        a_.driver->append(s_.plan_.programs.evaluation, Tag{Tag::Kind::kEvaluation, step}.pack());
       }
+      if (checkpoint_due()) checkpoint();
     }
-    return true;
+    if (done_ == last_step_) return true;
+    if (saves_when_stopped() && done_ > 0 && saved_ != done_) checkpoint();
+    return false;
+  }
+
+  bool saves_when_stopped() const { return s_.job_.checkpoint.save_on_signal; }
+
+  bool checkpoint_due() {
+    if (s_.job_.wants_checkpoint && s_.job_.wants_checkpoint()) return true;
+    const auto& every = s_.job_.checkpoint.every;
+    if (!every) return false;
+    if (const auto* steps = std::get_if<std::int64_t>(&*every)) return done_ % *steps == 0;
+    return now_ns() - asked_at_ >= Nanos{std::chrono::nanoseconds(std::get<1>(*every)).count()};
+  }
+
+  /// Of the steps that were begun so far.
+  void checkpoint() {
+    asked_at_ = now_ns();
+    settle(kMostInFlight - 1);
+    a_.driver->append(s_.plan_.programs.checkpoint, Tag{Tag::Kind::kCheckpoint, done_}.pack());
   }
 
   bool stopping() const { return s_.job_.stop != nullptr && *s_.job_.stop > 0; }
@@ -84,7 +108,7 @@ class Session::Loop {
   void print_lanes() const {
     if (finished_steps_ <= kUnusualSteps) return;
     log::info(fmt::format("lanes: busy | waiting for (shares of the time from step {} on)\n{}",
-                          kUnusualSteps + 1,
+                          s_.position_.step + kUnusualSteps + 1,
                           data::lane_table(account_.overall(usual_from_, last_.lanes))));
   }
 
@@ -112,6 +136,8 @@ class Session::Loop {
     } else if (tag.kind == Tag::Kind::kEvaluation) {
       pending_->valid_loss = a_.host.take_evaluation(tag.step);
       report();
+    } else if (tag.kind == Tag::Kind::kCheckpoint) {
+      if (a_.saver.publish(tag.step)) saved_ = tag.step;
     } else {
       a_.host.begun();
       last_ = finished;
@@ -150,8 +176,8 @@ class Session::Loop {
     written_ += record.nvme_write_bytes;
     record.nvme_write_total = written_;
     last_ = finished;
-    finished_steps_ = record.step;
-    if (record.step <= kUnusualSteps) usual_from_ = finished.lanes;
+    finished_steps_ = record.step - s_.position_.step;
+    if (finished_steps_ <= kUnusualSteps) usual_from_ = finished.lanes;
     pending_ = record;
     if (!evaluates(step)) report();
   }
@@ -194,7 +220,10 @@ class Session::Loop {
   const std::int64_t last_step_ = s_.last_step();
   const Account account_{s_.plan_.lanes, s_.plan_.catalog.pools};
   std::optional<Profile> profile_;
-  std::int64_t finished_steps_ = 0;
+  std::int64_t done_ = s_.position_.step;   // steps begun, with those that the run goes on from
+  std::int64_t saved_ = s_.position_.step;  // by the newest checkpoint
+  Nanos asked_at_ = now_ns();               // for it
+  std::int64_t finished_steps_ = 0;         // of this process
   executor::Finished last_{};
   std::vector<executor::LaneTime> usual_from_;  // the end of the last step that is not usual
   std::optional<data::StepRecord> pending_;

@@ -62,8 +62,8 @@ DriveBytes drive_bytes(const executor::OpContext& context, schedule::Operand nam
 
 /// What a program of the stream is about, packed into the driver's tag.
 struct Tag {
-  enum class Kind : std::uint8_t { kOther, kStep, kEvaluation } kind = Kind::kOther;
-  std::int64_t step = 0;
+  enum class Kind : std::uint8_t { kOther, kStep, kEvaluation, kCheckpoint } kind = Kind::kOther;
+  std::int64_t step = 0;  ///< of kCheckpoint: steps done
 
   std::uint64_t pack() const {
     return (static_cast<std::uint64_t>(kind) << 56) | static_cast<std::uint64_t>(step);

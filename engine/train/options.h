@@ -2,8 +2,11 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <variant>
 
 #include "engine/base/units.h"
 
@@ -45,6 +48,16 @@ struct OptimizerOptions {
 
 struct LimitOptions {
   std::optional<Bytes> max_write_total;  ///< to the nvme tier, by the run; nullopt = no limit
+};
+
+struct SaveOptions {
+  /// Between checkpoints; nullopt = none but those asked for.
+  std::optional<std::variant<std::int64_t, std::chrono::milliseconds>> every = std::int64_t{500};
+  std::int64_t keep = 3;                     ///< the newest so many
+  std::optional<std::int64_t> keep_every;    ///< and those of whole multiples of so many steps
+  bool save_on_signal = true;                ///< before a signal ends the run
+  bool verify = true;                        ///< sums are checked when a run goes on from one
+  std::string trigger_file = "sluice.save";  ///< in the run's folder: once there, save
 };
 
 /// Steps of a run, counted from 1, both ends included.

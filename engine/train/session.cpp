@@ -44,6 +44,19 @@ data::Dataset open_data(const Job& job, const char* key, const std::vector<std::
   }
 }
 
+/// What the weights begin as; of a checkpoint also where its run stood.
+std::unique_ptr<FirstValues> open_first_values(const Job& job, const schedule::Setup& setup,
+                                               checkpoint::Position& position) {
+  if (!job.resume.empty()) {
+    auto reader = std::make_unique<const checkpoint::StateReader>(job.resume, job.aio);
+    reader->check_model(*setup.model);
+    position = reader->manifest().position;
+    return resumed_values(std::move(reader), job.checkpoint.verify);
+  }
+  if (job.weights.empty()) return drawn_values(job.seed, setup.model);
+  return stored_values(job.weights, setup.model, job.aio);
+}
+
 /// How its documents were packed; nothing of a stream.
 std::string describe(const char* key, const data::Dataset& data) {
   if (data.documents() == nullptr) return {};
@@ -150,11 +163,12 @@ Inputs read_inputs(const Job& job) {
       kConfig,
       fmt::format("data.seq_len is {}, the model has {} learned positions: lower seq_len",
                   setup.seq_len, decoder.max_positions));
-  auto first_values = job.weights.empty() ? drawn_values(job.seed, setup.model)
-                                          : stored_values(job.weights, setup.model, job.aio);
+  checkpoint::Position position;
+  auto first_values = open_first_values(job, setup, position);
   if (setup.uses_nvme()) nvme::check_folders(nvme_paths(job), 0, allow_ram(job));
   count_evaluation_batches(job, setup, valid);
-  return {std::move(train), std::move(valid), steps, std::move(setup), std::move(first_values)};
+  return {std::move(train), std::move(valid),        steps,
+          std::move(setup), std::move(first_values), position};
 }
 
 Session::Session(const Job& job, Inputs inputs)
@@ -162,12 +176,17 @@ Session::Session(const Job& job, Inputs inputs)
       train_(std::move(inputs.train)),
       valid_(std::move(inputs.valid)),
       steps_(inputs.steps),
+      position_(inputs.position),
       setup_(std::move(inputs.setup)),
       stream_("compute"),
       first_values_(std::move(inputs.first_values)) {
   // Asked for by name: refused now, if at all. Models and final weights come and go by it too.
   if (job_.aio.engine != nvme::Engine::kAuto) nvme::make_queue(job_.aio, nvme::Caching::kDirect);
   numerics_ = choose_numerics(job_, setup_);
+  job_.settings["compute.threads"] = std::to_string(numerics_.threads);
+  job_.settings["compute.loss_chunk"] = std::to_string(numerics_.loss_chunk);
+  job_.settings["train.steps"] = std::to_string(steps_);
+  job_.settings["data.train, samples"] = std::to_string(train_.samples());
   job_.tiers.nvme.paths = nvme_paths(job_);
   const memory::Machine machine = memory::this_machine();
   plan::Limits limits{memory::resolve_limits(job_.tiers, machine),
@@ -190,7 +209,7 @@ Session::Session(const Job& job, Inputs inputs)
                           plan::cost_model(without_checks(machine_does.rates), lanes));
   setup_ = plan_.setup;
   if (setup_.uses_nvme()) choose_verify(machine_does.rates);
-  SLUICE_CHECK(steps_ == 0 || last_step() > 0, kConfig,
+  SLUICE_CHECK(steps_ <= position_.step || last_step() > position_.step, kConfig,
                fmt::format("limits.max_write_total: the first values and one step write more to "
                            "the nvme tier than {}; raise it",
                            format_bytes(*job_.limits.max_write_total)));
@@ -269,11 +288,11 @@ std::int64_t Session::last_step() const {
     return program ? plan::moved(*program, schedule::LaneKind::kNvmeWrite) : 0;
   };
   const plan::Programs& programs = plan_.programs;
-  const Bytes left =
-      *job_.limits.max_write_total - std::min(*job_.limits.max_write_total, written(programs.init));
+  const Bytes spent = position_.nvme_written + written(programs.init);
+  const Bytes left = *job_.limits.max_write_total - std::min(*job_.limits.max_write_total, spent);
   const Bytes each = written(programs.step) + written(programs.evaluation);
   if (each == 0) return steps_;
-  return std::min(steps_, static_cast<std::int64_t>(left / each));
+  return std::min(steps_, position_.step + static_cast<std::int64_t>(left / each));
 }
 
 std::string Session::report() const {
@@ -291,7 +310,9 @@ std::string Session::report() const {
       "workspace: {} measured, {} for workers\n{}{}{}",
       setup_.model->parameters(), setup_.model->segments.size(), setup_.chunk_count(),
       format_bytes(largest),
-      job_.weights.empty() ? fmt::format("drawn from seed {}", job_.seed) : job_.weights,
+      !job_.resume.empty()   ? fmt::format("{}, after step {}", job_.resume, position_.step)
+      : job_.weights.empty() ? fmt::format("drawn from seed {}", job_.seed)
+                             : job_.weights,
       describe("data.train", train_) + (valid_ ? describe("data.valid", *valid_) : ""),
       setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len, setup_.tokens_per_step(),
       steps_, format_bytes(workspace_.main), format_bytes(workspace_.side),

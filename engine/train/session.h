@@ -5,7 +5,7 @@
 ///
 /// One at a time in a process: LibTorch's one allocator serves ops from its workspace.
 /// Thread  one; it starts and joins all others
-/// Throws  kConfig, kBudget, kIo, kFormat, kNonFinite; nothing is half-written then
+/// Throws  kConfig, kBudget, kIo, kFormat, kCheckpoint, kNonFinite; nothing is half-written then
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ namespace sluice::train {
 
 enum class Outcome : std::uint8_t {
   kDone,
-  kStopped  ///< by Job::stop, before the last step: there are no final weights
+  kSaved,   ///< stopped by Job::stop before the last step: a checkpoint has all that was done
+  kStopped  ///< likewise, and no checkpoint has it
 };
 
 /// What a run begins with, as far as looking tells: nothing is measured, taken or made.
@@ -34,6 +35,7 @@ struct Inputs {
   std::int64_t steps = 0;
   schedule::Setup setup;
   std::unique_ptr<FirstValues> first_values;  ///< of weights, the headers are read
+  checkpoint::Position position;              ///< of what the run goes on from
 };
 /// Throws what Session's constructor throws before it measures.
 Inputs read_inputs(const Job& job);
@@ -47,6 +49,10 @@ class Session {
   std::string report() const;
   const plan::Plan& plan() const { return plan_; }
   std::int64_t steps() const { return steps_; }
+  /// Where the run begins.
+  const checkpoint::Position& position() const { return position_; }
+  /// Of the job, and what they came to.
+  const checkpoint::Settings& settings() const { return job_.settings; }
   /// What `auto` came to; part of the run's numbers, so it is recorded.
   const Numerics& numerics() const { return numerics_; }
   const data::Dataset& train_data() const { return train_; }
@@ -75,6 +81,7 @@ class Session {
   data::Dataset train_;
   std::optional<data::Dataset> valid_;
   std::int64_t steps_ = 0;
+  checkpoint::Position position_;
   Numerics numerics_;
   schedule::Setup setup_;
   gpu::Stream stream_;  // of compute

@@ -74,13 +74,13 @@ TEST(File, ErrorsNameTheFileAndTheReason) {
 
 TEST(File, AFullDiskIsToldWithNeedAndFree) {
   const TempFolder folder;
-  EXPECT_NO_THROW(check_free_space(folder.path(), 1));
+  EXPECT_NO_THROW(check_free_space(folder.path(), 1, "weights"));
   const Bytes free = std::filesystem::space(folder.path()).available;
-  EXPECT_NO_THROW(check_free_space(folder.path(), free / 2));
+  EXPECT_NO_THROW(check_free_space(folder.path(), free / 2, "weights"));
   expect_error(Errc::kBudget, {"needed for weights"},
-               [&] { check_free_space(folder.path(), free + free / 2); });
+               [&] { check_free_space(folder.path(), free + free / 2, "weights"); });
   expect_error(Errc::kBudget, {"1024.0 PiB needed", "free"},
-               [&] { check_free_space(folder.path(), Bytes{1} << 60); });
+               [&] { check_free_space(folder.path(), Bytes{1} << 60, "weights"); });
 }
 
 // Only there: a tmpfs sees at once what does not fit, another file system would first be filled.

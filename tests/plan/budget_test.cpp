@@ -21,8 +21,8 @@ using plan::Budget;
 /// Counted anew: every op, and every leaf that it reads and that it writes.
 std::uint64_t units(const Plan& p) {
   std::uint64_t sum = 0;
-  for (const auto& program :
-       {p.programs.init, p.programs.step, p.programs.evaluation, p.programs.final}) {
+  for (const auto& program : {p.programs.init, p.programs.step, p.programs.evaluation,
+                              p.programs.checkpoint, p.programs.final}) {
     if (!program) continue;
     for (std::size_t i = 0; i < program->ops().size(); ++i) {
       sum += 1 + program->accesses(i).reads.size() + program->accesses(i).writes.size();

@@ -93,8 +93,8 @@ TEST_P(EveryPlan, IsAcceptedAtExactlyItsMinimumAndRunsThere) {
   EXPECT_EQ(p.planned, p.minimum);
   prefetch::CostModel cost;
   cost.lanes.assign(p.lanes.size(), {0, 0, 1, {}});
-  const std::vector stream{p.programs.init, p.programs.step, p.programs.evaluation, p.programs.step,
-                           p.programs.final};
+  const std::vector stream{p.programs.init,       p.programs.step, p.programs.evaluation,
+                           p.programs.checkpoint, p.programs.step, p.programs.final};
   EXPECT_GT(
       prefetch::simulate({p.catalog.residents, p.catalog.pools, p.lanes}, stream, cost).seconds, 0);
 }

@@ -5,7 +5,7 @@
 // Each single access of each program of every placement is judged by the definition of an order
 // (orders.h). Of each kind of access and each judgement one per placement, another one in each, is
 // put to the check and to the scoreboard, which must say the same. The stream has two steps with an
-// evaluation between them: what crosses programs counts.
+// evaluation and a checkpoint between them: what crosses programs counts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ using Programs = std::vector<std::shared_ptr<const Program>>;
 /// order nothing but the compute stream.
 RandomStream ample(const Written& run) {
   RandomStream stream{run.catalog.residents, run.catalog.pools, schedule::make_lanes(), {}, {}};
-  stream.programs = {run.init, run.step, run.evaluation, run.step, run.last};
+  stream.programs = {run.init, run.step, run.evaluation, run.checkpoint, run.step, run.last};
   const auto make_room = [&](const prefetch::BufferTable& table) {
     for (const auto root : table.roots()) ++stream.pools[table.info(root).pool].slots;
   };
@@ -146,8 +146,7 @@ std::set<AccessKind> always_implied() {
       {OpId::kInitState, kRead, Operand::kState},
       {OpId::kAdam, kRead, Operand::kState},
       {OpId::kDecide, kRead, Operand::kControl},
-      // The next decision needs losses of weights that this one let be updated.
-      {OpId::kDecide, kWrite, Operand::kControl},
+      {OpId::kWriteRecord, kRead, Operand::kReceipts},
       // Its arithmetic and its predicate read the same record.
       {OpId::kAdam, kRead, Operand::kRecord},
       {OpId::kAdam, kPredicate, Operand::kRecord},

@@ -202,6 +202,7 @@ bool fits(Runner runner, std::optional<LaneKind> lane) {
     case Runner::kReadModel:
       return lane == LaneKind::kNvmeRead;
     case Runner::kWriteDrive:
+    case Runner::kCheckpoint:
       return lane == LaneKind::kNvmeWrite;
     case Runner::kSave:
       return lane == LaneKind::kData;

@@ -174,18 +174,19 @@ struct Written {
         init(schedule::init_program(setup, catalog)),
         step(schedule::step_program(setup, catalog)),
         evaluation(schedule::evaluation_program(setup, catalog, 2)),
+        checkpoint(schedule::checkpoint_program(setup, catalog)),
         last(schedule::final_program(setup, catalog)) {}
 
   int segments() const { return static_cast<int>(setup.model->segments.size()); }
   int blocks() const { return static_cast<int>(setup.model->blocks.size()); }
   /// In the order of a stream: what init writes, the others may read.
   std::vector<std::shared_ptr<const prefetch::Program>> programs() const {
-    return {init, step, evaluation, last};
+    return {init, step, evaluation, checkpoint, last};
   }
 
   schedule::Setup setup;
   schedule::Catalog catalog;
-  std::shared_ptr<const prefetch::Program> init, step, evaluation, last;
+  std::shared_ptr<const prefetch::Program> init, step, evaluation, checkpoint, last;
 };
 
 /// The pools with the slots that the serial run of every program of the stream needs, no more.

@@ -58,10 +58,10 @@ TEST_P(Programs, CopyNothingBetweenGpuAndCpuWhenTheirMemoryIsOne) {
     const Script script(program);
     const auto copies =
         script.on_lane(LaneKind::kHostToDevice) + script.on_lane(LaneKind::kDeviceToHost);
-    const bool initial_or_final = program == run.init || program == run.last;
+    const bool state_only = program == run.init || program == run.checkpoint || program == run.last;
     if (!GetParam().separate()) {
       EXPECT_EQ(copies, 0U) << program->name();
-    } else if (!initial_or_final) {
+    } else if (!state_only) {
       EXPECT_GT(copies, 0U) << program->name();
     }
   }
@@ -114,7 +114,10 @@ TEST_P(Programs, TouchNvmeFromItsOwnLanesOnly) {
       // Files of others are on some drive too.
       EXPECT_EQ(op.lane == schedule::lane_of(LaneKind::kNvmeRead), reads || id == OpId::kReadModel)
           << describe(op);
-      EXPECT_EQ(op.lane == schedule::lane_of(LaneKind::kNvmeWrite), writes) << describe(op);
+      const bool checkpoint =
+          id == OpId::kBeginCheckpoint || id == OpId::kWriteRecord || id == OpId::kSealCheckpoint;
+      EXPECT_EQ(op.lane == schedule::lane_of(LaneKind::kNvmeWrite), writes || checkpoint)
+          << describe(op);
     }
   }
 }
@@ -204,6 +207,45 @@ TEST_P(Programs, FinalSavesEveryChunkOnceInOrder) {
     for (int c = 0; c < static_cast<int>(chunks); ++c) all.emplace_back(s, c);
   }
   EXPECT_EQ(saved, all);
+}
+
+TEST_P(Programs, ACheckpointSumsAndWritesEveryChunkOnceAndChangesNothingOfTheRun) {
+  const Written run(GetParam());
+  const Script script(run.checkpoint);
+  std::vector<std::pair<int, int>> summed, written, all;
+  for (const Op& op : script.of(OpId::kSumState)) {
+    summed.emplace_back(op.where.segment, op.where.chunk);
+  }
+  for (const Op& op : script.of(OpId::kWriteRecord)) {
+    written.emplace_back(op.where.segment, op.where.chunk);
+  }
+  for (int s = 0; s < run.segments(); ++s) {
+    const auto chunks = run.setup.chunks[static_cast<std::size_t>(s)].size();
+    for (int c = 0; c < static_cast<int>(chunks); ++c) all.emplace_back(s, c);
+  }
+  EXPECT_EQ(summed, all);
+  EXPECT_EQ(written, all);
+  EXPECT_EQ(schedule::id_of(run.checkpoint->ops().back()), OpId::kSealCheckpoint);
+  std::set<prefetch::BufferId> home;
+  for (const auto& states : run.catalog.states) home.insert(states.begin(), states.end());
+  for (const Op& op : run.checkpoint->ops()) {
+    for (const auto id : op.writes) {
+      const auto tag = run.catalog.tags[run.checkpoint->info(id).pool];
+      const bool slot = tag == prefetch::MemoryTag::kState && !home.contains(id);
+      EXPECT_TRUE(slot || tag == prefetch::MemoryTag::kControl) << describe(op);
+      EXPECT_NE(id, run.catalog.control) << describe(op);
+    }
+  }
+}
+
+/// The decision of the step after it waits for no byte of it.
+TEST_P(Programs, OnlyTheBeginningOfACheckpointReadsTheCounters) {
+  const Written run(GetParam());
+  for (const Op& op : run.checkpoint->ops()) {
+    EXPECT_EQ(std::ranges::count(op.reads, run.catalog.control) > 0,
+              schedule::id_of(op) == OpId::kBeginCheckpoint)
+        << describe(op);
+  }
 }
 
 TEST_P(Programs, EvaluationReportsOneLossPerMicroBatchAndChangesNothing) {

@@ -22,6 +22,9 @@ inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return x ^ (x >> 31);
 }
 
+/// No part of a buffer is smaller.
+inline constexpr Bytes kLeastLeaf = 64;
+
 /// Where the number of a leaf lies: its root, and a cell of that.
 struct LeafPlace {
   prefetch::BufferId root;
@@ -34,12 +37,12 @@ inline std::vector<LeafPlace> leaf_places(const prefetch::BufferTable& table) {
   for (const prefetch::BufferId root : table.roots()) {
     const auto [begin, end] = table.leaves(root);
     for (auto leaf = begin; leaf < end; ++leaf) {
-      places[leaf - table.first_leaf()] = {root, table.info(root).bytes / kCell};
+      places[leaf - table.first_leaf()] = {root, table.info(root).bytes / kLeastLeaf};
     }
   }
   for (prefetch::BufferId id = table.first_buffer(); id < table.end_buffer(); ++id) {
     if (table.root(id) == id) continue;
-    places[table.leaves(id).begin - table.first_leaf()].cell = table.offset(id) / kCell;
+    places[table.leaves(id).begin - table.first_leaf()].cell = table.offset(id) / kLeastLeaf;
   }
   return places;
 }

@@ -138,7 +138,7 @@ class OpMemory {
   };
   using Owner = std::atomic<std::uint64_t>;
 
-  static std::size_t row(Bytes slot) { return slot / kCell + 1; }
+  static std::size_t row(Bytes slot) { return slot / kLeastLeaf + 1; }
   static std::uint64_t owner(std::uint64_t instance, prefetch::BufferId root) {
     return instance << 32 | (std::uint64_t{root} + 1);
   }

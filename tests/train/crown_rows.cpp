@@ -256,4 +256,13 @@ Job job_of(const TempFolder& folder, const CrownRow& row) {
   return job;
 }
 
+double clip_threshold(const TempFolder& folder, const Wiring& wiring) {
+  Job job = job_of(folder, wiring);
+  job.train.gradient_clipping = std::nullopt;
+  std::vector<double> norms = run(job, {.spoiled_steps = {kSpoiledStep}}).norms;
+  std::erase_if(norms, [](double n) { return !(n < 1e300); });
+  std::sort(norms.begin(), norms.end());
+  return (norms[norms.size() - 2] + norms.back()) / 2;
+}
+
 }  // namespace sluice::train

@@ -66,4 +66,10 @@ Job job_of(const TempFolder& folder, const Wiring& wiring);
 /// The same as the row wants it, its limits too.
 Job job_of(const TempFolder& folder, const CrownRow& row);
 
+/// The step of these runs that is skipped, for an infinite gradient.
+inline constexpr std::int64_t kSpoiledStep = 3;
+
+/// A clip threshold that some steps of these numbers reach and others do not.
+double clip_threshold(const TempFolder& folder, const Wiring& wiring);
+
 }  // namespace sluice::train

@@ -23,18 +23,6 @@ using prefetch::Tier;
 using schedule::LaneKind;
 using schedule::OpId;
 
-constexpr std::int64_t kSpoiledStep = 3;
-
-/// A clip threshold that some steps of these numbers reach and others do not.
-double threshold(const TempFolder& folder, const Wiring& wiring) {
-  Job job = job_of(folder, wiring);
-  job.train.gradient_clipping = std::nullopt;
-  std::vector<double> norms = run(job, {.spoiled_steps = {kSpoiledStep}}).norms;
-  std::erase_if(norms, [](double n) { return !(n < 1e300); });
-  std::sort(norms.begin(), norms.end());
-  return (norms[norms.size() - 2] + norms.back()) / 2;
-}
-
 /// The reference of these numbers: serial, everything resident, one thread, no delays.
 Fingerprint reference(const TempFolder& folder, const Wiring& wiring, double clip) {
   Job job = job_of(folder, wiring);
@@ -213,7 +201,7 @@ class Crown : public testing::TestWithParam<std::tuple<bool, bool, bool>> {
 };
 
 TEST_P(Crown, EveryPlacementGivesTheSameBits) {
-  const double clip = threshold(folder_, wiring_);
+  const double clip = clip_threshold(folder_, wiring_);
   const Fingerprint expected = reference(folder_, wiring_, clip);
   ASSERT_EQ(expected.losses.size(), 5U);
   ASSERT_EQ(expected.valid_losses.size(), 3U);
@@ -256,7 +244,7 @@ INSTANTIATE_TEST_SUITE_P(Wirings, Crown,
 TEST(CrownKept, SomeLayersKeptAndSomeNotGiveTheSameBits) {
   const TempFolder folder;
   const Wiring wiring{false, true, true};
-  const double clip = threshold(folder, wiring);
+  const double clip = clip_threshold(folder, wiring);
   const Fingerprint expected = reference(folder, wiring, clip);
   Job job = job_of(folder, wiring);
   job.homes = {.offload_param = schedule::ParamHome::kNone,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -63,17 +64,21 @@ void save(const TempFolder& folder, const Tensors& tensors) {
   folder.write("model.safetensors", checkpoint::make_header(entries) + data);
 }
 
-/// All of a chunk, filled in pieces of a grain as several threads would.
+/// Grain by grain, as several threads would.
+void by_grains(std::size_t count, const std::function<void(std::size_t, std::size_t)>& work) {
+  for (std::size_t at = 0; at < count; at += kGrainElems) work(at, at + kGrainElems);
+}
+
+/// The masters of a chunk; the moments are zero.
 std::vector<float> values_of(const FirstValues& values, int segment, const zero::Chunk& chunk) {
-  const Bytes bytes = chunk.elems * 2 * sizeof(float);
+  const Bytes bytes = chunk.elems * zero::kStateBytesPerElem;
   const nvme::AlignedBytes memory = nvme::allocate_aligned(bytes);
-  const std::span room(memory.get(), bytes);
-  values.read(segment, chunk, room).wait();
-  std::vector<float> all(chunk.elems, -1.0F);
-  for (std::uint64_t at = 0; at < chunk.elems; at += kGrainElems) {
-    values.fill(segment, chunk, room, at, std::span(all).subspan(at, kGrainElems));
-  }
-  return all;
+  const std::span state(reinterpret_cast<float*>(memory.get()), 3 * chunk.elems);
+  std::ranges::fill(state, -1.0F);
+  values.read(segment, chunk, state).wait();
+  values.fill(segment, chunk, state, by_grains);
+  EXPECT_TRUE(std::ranges::all_of(state.subspan(chunk.elems), [](float x) { return x == 0; }));
+  return {state.begin(), state.begin() + static_cast<std::ptrdiff_t>(chunk.elems)};
 }
 
 class FirstValuesTest : public testing::Test {

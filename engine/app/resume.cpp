@@ -1,0 +1,178 @@
+#include "engine/app/resume.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/checkpoint/checkpoints.h"
+
+namespace sluice::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Keys, or sections with a dot, that do not show in the bits of a step.
+constexpr std::array<std::string_view, 12> kFree = {
+    "version",   "name",        "output_dir", "zero_optimization.",
+    "tiers.",    "aio.",        "cpu_adam.",  "activation_checkpointing.",
+    "execution", "checkpoint.", "logging.",   "profile."};
+constexpr std::array<std::string_view, 3> kAlsoFree = {"train.resume", "limits.", "watchdog."};
+/// Those that every step of the run rests on.
+constexpr std::array<std::string_view, 9> kFrozen = {"precision.",
+                                                     "compute.",
+                                                     "seed",
+                                                     "optimizer.type",
+                                                     "data.seq_len",
+                                                     "data.shuffle",
+                                                     "train.train_micro_batch_size_per_gpu",
+                                                     "train.gradient_accumulation_steps",
+                                                     "train.train_batch_size"};
+
+bool is_one_of(std::string_view key, auto keys) {
+  return std::ranges::any_of(keys, [&](std::string_view one) {
+    return one.ends_with('.') ? key.starts_with(one) : key == one;
+  });
+}
+
+fs::path checkpoints_of(const fs::path& run) {
+  return run / "checkpoints";
+}
+
+bool finished(const fs::path& run) {
+  std::error_code none;
+  return fs::exists(run / "final", none);
+}
+
+/// Complete ones, the newest first.
+std::vector<std::string> complete(const fs::path& run) {
+  std::vector<std::string> all;
+  for (const auto& found : checkpoint::list_checkpoints(checkpoints_of(run))) {
+    if (found.complete) {
+      all.push_back(found.folder.string());
+    } else {
+      log::warning(fmt::format("{}: is no complete checkpoint (no COMPLETE); passed over",
+                               found.folder.string()));
+    }
+  }
+  return all;
+}
+
+std::optional<std::string> newest_but(const std::vector<std::string>& all,
+                                      const std::set<std::string>& damaged) {
+  const auto whole =
+      std::ranges::find_if(all, [&](const std::string& path) { return !damaged.contains(path); });
+  return whole == all.end() ? std::nullopt : std::optional(*whole);
+}
+
+[[noreturn]] void refuse_all_damaged(const fs::path& run, std::size_t count) {
+  throw Error(Errc::kCheckpoint,
+              fmt::format("{}: none of its {} checkpoints is whole (each was named above); "
+                          "train.resume=never begins anew, in another folder",
+                          checkpoints_of(run).string(), count));
+}
+
+/// A new run from a folder that was named.
+Start from_folder(const config::Config& config, const std::string& file,
+                  const std::set<std::string>& damaged) {
+  const fs::path named = config.resume;
+  std::error_code none;
+  SLUICE_CHECK(fs::is_directory(named, none), kConfig,
+               fmt::format("train.resume: {} is no folder; name a checkpoint, a run, or one of "
+                           "auto, never, must",
+                           config.resume));
+  const bool run = fs::is_directory(checkpoints_of(named), none);
+  const std::vector<std::string> all =
+      run ? complete(named) : std::vector<std::string>{named.string()};
+  SLUICE_CHECK(!all.empty(), kCheckpoint,
+               fmt::format("train.resume: {} has no complete checkpoint", named.string()));
+  const auto newest = newest_but(all, damaged);
+  if (!newest) refuse_all_damaged(named, all.size());
+  return {choose_name(config, file), *newest, std::nullopt, run};
+}
+
+}  // namespace
+
+std::string last_checkpoint(const std::string& run_folder) {
+  for (const auto& found : checkpoint::list_checkpoints(checkpoints_of(run_folder))) {
+    if (found.complete) return found.folder.string();
+  }
+  return {};
+}
+
+Start choose_start(const config::Config& config, const std::string& file,
+                   const std::set<std::string>& damaged) {
+  const bool must = config.resume == "must";
+  if (config.resume == "never") return {choose_name(config, file), {}, std::nullopt, false};
+  if (config.resume != "auto" && !must) return from_folder(config, file, damaged);
+
+  auto existing = existing_run(config, file);
+  if (existing && !finished(existing->output_dir)) {
+    const fs::path run = existing->output_dir;
+    const std::vector<std::string> all = complete(run);
+    auto lock = all.empty() ? std::nullopt : RunLock::take(run.string());
+    // Of several runs with counted names, one that is at work is none of ours.
+    SLUICE_CHECK(all.empty() || lock || !config.name, kConfig,
+                 fmt::format("{}: another process is at work there: wait for it, or choose another "
+                             "name",
+                             run.string()));
+    if (lock) {
+      const auto newest = newest_but(all, damaged);
+      if (!newest) refuse_all_damaged(run, all.size());
+      checkpoint::remove_leftovers(checkpoints_of(run));
+      checkpoint::remove_leftovers(run);
+      return {std::move(*existing), *newest, std::move(lock), true};
+    }
+  }
+  SLUICE_CHECK(!must, kCheckpoint,
+               !existing ? std::string("train.resume is must, and there is no run of this name")
+                         : fmt::format("train.resume is must, and {} {}", existing->output_dir,
+                                       finished(existing->output_dir)
+                                           ? "is done: its final/ is there"
+                                           : "has no complete checkpoint, or is at work"));
+  return {choose_name(config, file), {}, std::nullopt, false};
+}
+
+void restore_numerics(const checkpoint::Settings& saved, config::Config& config) {
+  const auto restore = [&](const char* key, auto& value) {
+    const auto at = saved.find(key);
+    if (value || at == saved.end()) return;
+    typename std::remove_reference_t<decltype(value)>::value_type n{};
+    const std::string& text = at->second;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    if (error == std::errc() && n > 0) value = n;
+  };
+  restore("compute.threads", config.compute.threads);
+  restore("compute.loss_chunk", config.compute.loss_chunk);
+}
+
+void compare_settings(const checkpoint::Settings& saved, const checkpoint::Settings& now,
+                      bool change) {
+  std::vector<std::string> frozen;
+  for (const auto& [key, value] : now) {
+    const auto before = saved.find(key);
+    if (before == saved.end() || before->second == value || is_one_of(key, kFree) ||
+        is_one_of(key, kAlsoFree)) {
+      continue;
+    }
+    std::string difference = fmt::format("{}: {} before, {} now", key, before->second, value);
+    if (is_one_of(key, kFrozen)) frozen.push_back(difference);
+    log::warning("the run goes on with another " + difference);
+  }
+  SLUICE_CHECK(frozen.empty() || change, kConfig,
+               fmt::format("the numbers of every step rest on what is different now:\n  {}\n"
+                           "set it as it was, or say --change to go on so",
+                           fmt::join(frozen, "\n  ")));
+}
+
+}  // namespace sluice::app

@@ -1,0 +1,84 @@
+/// manifest.json of a checkpoint: where the run stood, what its numbers depend on, and which bytes
+/// of which file are which part of the state.
+///
+/// Throws  kCheckpoint, naming the file and the reason, for anything that is no such manifest, or
+///         one of a newer sluice
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/units.h"
+#include "engine/checkpoint/header.h"
+#include "engine/checkpoint/record.h"
+#include "engine/shape/model.h"
+#include "engine/zero/chunk.h"
+
+namespace sluice::checkpoint {
+
+inline constexpr std::string_view kManifestName = "manifest.json";
+/// Of the format. Another one is another meaning of what follows.
+inline constexpr std::int64_t kManifestVersion = 1;
+inline constexpr Bytes kMaxManifest = 256_MiB;
+
+/// Where a run stands between two steps; also as bytes in a buffer of a program.
+struct Position {
+  std::int64_t step = 0;            ///< steps done; of batches taken too
+  std::int64_t applied = 0;         ///< updates applied: Adam's t
+  std::int64_t skipped_in_row = 0;  ///< steps skipped since the last applied one
+  Bytes nvme_written = 0;           ///< to the nvme tier since the run began
+
+  bool operator==(const Position&) const = default;
+};
+
+/// A tensor of a segment's flat buffer, as other tools know it.
+struct TensorPlace {
+  std::string name;
+  std::uint64_t offset_elems = 0;
+  std::vector<std::int64_t> shape;
+
+  bool operator==(const TensorPlace&) const = default;
+};
+
+struct SegmentPlace {
+  std::string name;  ///< "layer.7"
+  std::uint64_t elems = 0;
+  std::vector<TensorPlace> tensors;
+
+  bool operator==(const SegmentPlace&) const = default;
+};
+
+/// Values of the run file and what `auto` came to, by key, as text. Nothing here reads them.
+using Settings = std::map<std::string, std::string>;
+
+struct Manifest {
+  std::string sluice;  ///< version that wrote it
+  Position position;
+  Settings settings;
+  std::vector<SegmentPlace> segments;
+  std::vector<std::string> files;               ///< of records, beside the manifest
+  std::vector<Record> records;                  ///< by segment and element, without a gap
+  std::map<std::string, std::uint64_t> beside;  ///< other files of the folder: their sums
+};
+
+std::vector<SegmentPlace> places_of(const shape::Model& model);
+
+/// A record of each chunk, files filled in order with at most `file_size` bytes, or one record.
+/// `chunks` by segment. Fills in `files` and `records`, but for the sums.
+void lay_out(Manifest& manifest, const std::vector<std::vector<zero::Chunk>>& chunks,
+             Bytes file_size);
+
+/// What a file of records begins with: three tensors a record, data on kAlignment.
+std::string header_of(const Manifest& manifest, std::size_t file);
+
+/// A number as manifests write sums.
+std::string hex(std::uint64_t sum);
+
+std::string to_json(const Manifest& manifest);
+/// Records tile their segments, and lie in their files as lay_out() puts them.
+Manifest parse_manifest(std::string_view text, std::string_view file);
+
+}  // namespace sluice::checkpoint

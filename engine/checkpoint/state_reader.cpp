@@ -1,0 +1,184 @@
+#include "engine/checkpoint/state_reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/checkpoint/file.h"
+#include "engine/checkpoint/state_writer.h"
+#include "nvme/sums.h"
+
+namespace sluice::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Bytes kMostBeside = 1_GiB;
+
+[[noreturn]] void damaged(const fs::path& path, std::string_view reason) {
+  throw Error(Errc::kCheckpoint, fmt::format("{}: {}; the checkpoint is not whole: go on from "
+                                             "another one",
+                                             path.string(), reason));
+}
+
+std::string text_of(const fs::path& path, Bytes most) {
+  std::error_code none;
+  if (!fs::exists(path, none)) damaged(path, "is not there");
+  try {
+    return read_text(path, most);
+  } catch (const Error& e) {
+    if (e.code == Errc::kFormat) throw Error(Errc::kCheckpoint, e.what());
+    throw;
+  }
+}
+
+std::uint64_t sum_of_text(const std::string& text) {
+  return nvme::sum_of(std::as_bytes(std::span(text)));
+}
+
+/// What COMPLETE vouches for.
+Manifest read_manifest(const fs::path& folder) {
+  std::error_code none;
+  if (!fs::is_directory(folder, none)) damaged(folder, "is no folder of a checkpoint");
+  constexpr Bytes kMostComplete = 64;
+  const std::string complete = text_of(folder / kCompleteName, kMostComplete);
+  const fs::path path = folder / kManifestName;
+  const std::string text = text_of(path, kMaxManifest);
+  if (complete != hex(sum_of_text(text)) + "\n") {
+    damaged(path, fmt::format("is not what {} was written for", kCompleteName));
+  }
+  return parse_manifest(text, path.string());
+}
+
+std::string shape_of(const TensorPlace& tensor) {
+  return fmt::format("{} [{}]", tensor.name, fmt::join(tensor.shape, ", "));
+}
+
+/// The first thing that two layouts do not share, in words; empty: none.
+std::string difference(const std::vector<SegmentPlace>& saved,
+                       const std::vector<SegmentPlace>& wanted) {
+  for (std::size_t s = 0; s < std::min(saved.size(), wanted.size()); ++s) {
+    const SegmentPlace& a = saved[s];
+    const SegmentPlace& b = wanted[s];
+    for (std::size_t t = 0; t < std::min(a.tensors.size(), b.tensors.size()); ++t) {
+      if (a.tensors[t] == b.tensors[t]) continue;
+      return fmt::format("it has {} where the run has {}", shape_of(a.tensors[t]),
+                         shape_of(b.tensors[t]));
+    }
+    if (a != b) {
+      return fmt::format("its '{}' has {} tensors in {} elements, the run's '{}' {} in {}", a.name,
+                         a.tensors.size(), a.elems, b.name, b.tensors.size(), b.elems);
+    }
+  }
+  if (saved.size() == wanted.size()) return {};
+  return fmt::format("it has {} segments, the run {}", saved.size(), wanted.size());
+}
+
+}  // namespace
+
+StateReader::StateReader(const fs::path& folder, const nvme::Options& queue)
+    : folder_(folder), manifest_(read_manifest(folder)) {
+  check_files();
+  std::vector<std::string> paths;
+  for (const std::string& name : manifest_.files) paths.push_back((folder_ / name).string());
+  files_ = std::make_unique<nvme::UnalignedFiles>(paths, nvme::Access::kRead, queue);
+  for (std::size_t i = 0; i < manifest_.records.size(); ++i) {
+    const auto segment = static_cast<std::size_t>(manifest_.records[i].segment);
+    if (first_record_.size() <= segment) first_record_.resize(segment + 1, i);
+  }
+}
+
+void StateReader::check_files() const {
+  for (const auto& [name, sum] : manifest_.beside) {
+    const fs::path path = folder_ / kModelFolder / name;
+    if (sum_of_text(text_of(path, kMostBeside)) != sum) damaged(path, "is not what was written");
+  }
+  std::vector<Bytes> sizes(manifest_.files.size());
+  for (const Record& r : manifest_.records) sizes[r.file] = r.offset + r.bytes();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const fs::path path = folder_ / manifest_.files[i];
+    std::error_code none;
+    if (!fs::is_regular_file(path, none)) damaged(path, "is not there");
+    const File file = File::open(path);
+    if (file.size() != sizes[i]) {
+      damaged(path, fmt::format("has {} bytes, not {}", file.size(), sizes[i]));
+    }
+    const std::string expected = header_of(manifest_, i);
+    std::string header(expected.size(), '\0');
+    file.read(0, std::as_writable_bytes(std::span(header)));
+    if (header != expected) damaged(path, "has another header than was written");
+  }
+}
+
+void StateReader::check_model(const shape::Model& model) const {
+  const std::string what = difference(manifest_.segments, places_of(model));
+  SLUICE_CHECK(what.empty(), kCheckpoint,
+               fmt::format("{}: is of another model: {}", folder_.string(), what));
+}
+
+std::vector<StateReader::Piece> StateReader::pieces(int segment, std::uint64_t first_elem,
+                                                    std::uint64_t elems) const {
+  std::vector<Piece> pieces;
+  const auto& records = manifest_.records;
+  const std::uint64_t end = first_elem + elems;
+  const auto begins_after = [&](std::uint64_t at, const Record& r) {
+    return r.segment > segment || at < r.first_elem;
+  };
+  auto r = std::upper_bound(records.begin() + static_cast<std::ptrdiff_t>(first_record_.at(
+                                                  static_cast<std::size_t>(segment))),
+                            records.end(), first_elem, begins_after);
+  for (--r; r != records.end() && r->segment == segment && r->first_elem < end; ++r) {
+    const std::uint64_t begin = std::max(first_elem, r->first_elem);
+    pieces.push_back({static_cast<std::size_t>(r - records.begin()), begin,
+                      std::min(end, r->end_elem()) - begin});
+  }
+  return pieces;
+}
+
+Ticket StateReader::read(int segment, std::uint64_t first_elem, std::span<float> state) const {
+  const std::uint64_t elems = state.size() / kStateParts.size();
+  std::vector<nvme::Range> ranges;
+  for (const Piece& piece : pieces(segment, first_elem, elems)) {
+    const Record& r = manifest_.records[piece.record];
+    for (std::size_t part = 0; part < kStateParts.size(); ++part) {
+      const std::uint64_t from = part * r.elems + (piece.first_elem - r.first_elem);
+      const std::uint64_t to = part * elems + (piece.first_elem - first_elem);
+      ranges.push_back({r.file, r.offset + from * sizeof(float), piece.elems * sizeof(float),
+                        std::as_writable_bytes(state.subspan(to, piece.elems)).data()});
+    }
+  }
+  return files_->read(ranges);
+}
+
+std::string StateReader::describe(std::size_t record) const {
+  const Record& r = manifest_.records.at(record);
+  return fmt::format("{}: the record of {}[{}:{}], {} at byte {}",
+                     (folder_ / manifest_.files[r.file]).string(),
+                     manifest_.segments[static_cast<std::size_t>(r.segment)].name, r.first_elem,
+                     r.end_elem(), format_bytes(r.bytes()), r.offset);
+}
+
+RecordSums::RecordSums(const StateReader& reader)
+    : reader_(reader), sums_(reader.manifest().records.size()) {}
+
+void RecordSums::add(int segment, std::uint64_t first_elem, std::span<const float> state,
+                     std::size_t begin, std::size_t end) {
+  const std::uint64_t from = first_elem + begin;
+  for (const auto& piece : reader_.pieces(segment, from, end - begin)) {
+    const std::size_t at = piece.first_elem - first_elem;
+    Sum& own = sums_[piece.record];
+    // In this order: whoever completes the count sees all of the sum.
+    own.sum += sum_of_state(first_elem, state, at, at + piece.elems);
+    const Record& r = reader_.manifest().records[piece.record];
+    if ((own.elems += piece.elems) != r.elems || own.sum == r.sum) continue;
+    throw Error(Errc::kCheckpoint,
+                fmt::format("{} is not what was written (XXH3 {}, not {}); the checkpoint is "
+                            "damaged: go on from another one",
+                            reader_.describe(piece.record), hex(own.sum), hex(r.sum)));
+  }
+}
+
+}  // namespace sluice::checkpoint

@@ -1,0 +1,80 @@
+/// A checkpoint of a run, looked at before anything of it is believed: COMPLETE against the
+/// manifest, the manifest against itself, each file's size and header against the manifest, small
+/// files against their sums. The state itself is checked as it is read.
+///
+/// Owns    the open files
+/// Thread  const members: any, several at once
+/// Throws  kCheckpoint, naming the file, the record and the reason; kIo
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/ticket.h"
+#include "engine/checkpoint/manifest.h"
+#include "nvme/options.h"
+#include "nvme/unaligned.h"
+
+namespace sluice::checkpoint {
+
+class StateReader {
+ public:
+  StateReader(const std::filesystem::path& folder, const nvme::Options& queue);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  const Manifest& manifest() const { return manifest_; }
+  /// Throws when the state is that of another model, naming the first difference.
+  void check_model(const shape::Model& model) const;
+
+  /// Begins to read elements of a segment, whole grains, into `state`: master, m and v of them, one
+  /// after the other, on kAlignment. However records are cut.
+  Ticket read(int segment, std::uint64_t first_elem, std::span<float> state) const;
+
+  /// Elements of one part of a record.
+  struct Piece {
+    std::size_t record;
+    std::uint64_t first_elem, elems;
+  };
+  /// Those that a range of a segment meets, by rising element.
+  std::vector<Piece> pieces(int segment, std::uint64_t first_elem, std::uint64_t elems) const;
+  /// "FILE: the record of layer.7[0:4096], 48 KiB at byte 4096", for messages.
+  std::string describe(std::size_t record) const;
+
+ private:
+  void check_files() const;
+
+  std::filesystem::path folder_;
+  Manifest manifest_;
+  std::vector<std::size_t> first_record_;  // by segment
+  std::unique_ptr<nvme::UnalignedFiles> files_;
+};
+
+/// Adds up what was read of each record, in any order, and compares once a record is whole.
+///
+/// Thread  add(): any, several at once
+class RecordSums {
+ public:
+  explicit RecordSums(const StateReader& reader);
+
+  /// Grains of all three parts of a chunk's state as it was read: [begin, end) of its elements,
+  /// each of them once. Throws kCheckpoint, naming the record, when one is whole and not what was
+  /// written.
+  void add(int segment, std::uint64_t first_elem, std::span<const float> state, std::size_t begin,
+           std::size_t end);
+
+ private:
+  struct Sum {
+    std::atomic<std::uint64_t> sum{0};
+    std::atomic<std::uint64_t> elems{0};
+  };
+  const StateReader& reader_;
+  std::vector<Sum> sums_;  // by record
+};
+
+}  // namespace sluice::checkpoint

@@ -1,0 +1,91 @@
+#include "engine/checkpoint/state_writer.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "nvme/sums.h"
+
+namespace sluice::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of the manifest and what the file system keeps for itself.
+constexpr Bytes kSpareSpace = 4_MiB;
+constexpr Bytes kSpareOfRecord = 512;
+
+/// The sum of a whole small file.
+std::uint64_t sum_of_file(const fs::path& path) {
+  constexpr Bytes kMost = 1_GiB;
+  const std::string text = read_text(path, kMost);
+  return nvme::sum_of(std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+
+Bytes bytes_of(const Manifest& manifest) {
+  Bytes bytes = 0;
+  for (const Record& record : manifest.records) bytes += record.bytes() + kSpareOfRecord;
+  return bytes;
+}
+
+StateWriter::StateWriter(Manifest manifest, const fs::path& folder, const Companions& companions,
+                         const nvme::Options& queue)
+    : manifest_(std::move(manifest)), folder_(folder) {
+  check_free_space(folder_.path(), bytes_of(manifest_) + size_of(companions) + kSpareSpace,
+                   "a checkpoint");
+  const fs::path model = folder_.path() / kModelFolder;
+  std::error_code error;
+  fs::create_directory(model, error);
+  SLUICE_CHECK(!error, kIo,
+               fmt::format("{}: making it failed: {}", model.string(), error.message()));
+  copy_files(companions, model);
+  write_text(model / "config.json", companions.config.dump(2) + "\n");
+  for (const auto& entry : fs::directory_iterator(model)) {
+    const std::string name = entry.path().filename().string();
+    manifest_.beside[name] = sum_of_file(entry.path());
+  }
+  sync_folder(model);
+  std::vector<Bytes> sizes(manifest_.files.size());
+  for (const Record& r : manifest_.records) sizes[r.file] = r.offset + r.bytes();
+  for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
+    const std::string header = header_of(manifest_, i);
+    File& file = files_.emplace_back(File::create(folder_.path() / manifest_.files[i]));
+    file.reserve(sizes[i]);
+    file.write(0, std::as_bytes(std::span(header)));
+  }
+  drive_.emplace(paths_of(files_), nvme::Access::kReadWrite, as_it_works_in(folder_.path(), queue));
+}
+
+Ticket StateWriter::write(std::size_t record, std::span<const std::byte> state) const {
+  const Record& r = manifest_.records.at(record);
+  SLUICE_CHECK(
+      state.size() == r.bytes(), kLogic,
+      fmt::format("record {} has {} bytes, {} were given", record, r.bytes(), state.size()));
+  // A range is where reads go to as well; this one is only read.
+  auto* const room = const_cast<std::byte*>(state.data());
+  return drive_->write({r.file, r.offset, r.bytes(), room});
+}
+
+void StateWriter::seal(const Position& position, std::span<const std::uint64_t> sums) {
+  manifest_.position = position;
+  drive_.reset();
+  for (File& file : files_) file.sync();
+  files_.clear();
+  for (std::size_t i = 0; i < manifest_.records.size(); ++i) manifest_.records[i].sum = sums[i];
+  const std::string text = to_json(manifest_);
+  write_text(folder_.path() / kManifestName, text);
+  write_text(folder_.path() / kCompleteName,
+             hex(nvme::sum_of(std::as_bytes(std::span(text)))) + "\n");
+  sync_folder(folder_.path());
+}
+
+void StateWriter::publish() {
+  folder_.publish();
+}
+
+}  // namespace sluice::checkpoint

@@ -1,0 +1,58 @@
+/// Carries out the ops of checkpoint programs. A checkpoint that cannot be written is given up, and
+/// said; the run goes on and tries again at the next.
+///
+/// Thread  run(): lanes, several at once on different ops; the rest: one
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "engine/base/clock.h"
+#include "engine/checkpoint/companions.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/state_writer.h"
+#include "engine/schedule/setup.h"
+#include "engine/train/job.h"
+#include "engine/train/op_bytes.h"
+
+namespace sluice::train {
+
+class Saver {
+ public:
+  /// `setup` and `job` outlive it.
+  Saver(const schedule::Setup& setup, const Job& job);
+
+  /// `nvme_written`: by the run so far.
+  void run(const OpBytes& op, Bytes nvme_written);
+
+  /// The program of this position has wholly run: its checkpoint gets its name, and older ones go.
+  /// Where it stands; nullopt: it was given up, which has been said.
+  std::optional<std::filesystem::path> publish(std::int64_t step);
+
+ private:
+  struct Open {
+    std::unique_ptr<checkpoint::StateWriter> writer;
+    Nanos begin = 0;
+    std::string error;  // empty: so far so good
+  };
+  void begin(Open& open, const OpBytes& op, Bytes nvme_written) const;
+  void write_record(const Open& open, const OpBytes& op) const;
+  Open& open_of(std::int64_t step);
+  bool failed(const Open& open);
+
+  const schedule::Setup& setup_;
+  const Job& job_;
+  const std::filesystem::path folder_;
+  checkpoint::Companions companions_;
+  checkpoint::Manifest laid_out_;            // without a position
+  std::vector<std::size_t> first_record_{};  // by segment
+  std::mutex mutex_;                         // guards what follows
+  std::map<std::int64_t, Open> open_;        // by position
+};
+
+}  // namespace sluice::train
