@@ -24,7 +24,9 @@ namespace fs = std::filesystem;
 inline constexpr int kConfig = 2;
 inline constexpr int kDoesNotFit = 3;
 inline constexpr int kIo = 4;
+inline constexpr int kCheckpoint = 5;
 inline constexpr int kNonFinite = 6;
+inline constexpr int kSaved = 75;
 inline constexpr int kKilled = 128 + 9;
 
 inline constexpr const char* kRunFile = R"(version: 1

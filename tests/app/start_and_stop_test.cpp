@@ -26,6 +26,7 @@ class StartAndStop : public ProgramTest {
 };
 
 TEST_F(StartAndStop, ASignalEndsTheRunAfterTheStepsUnderWay) {
+  rewrite("checkpoint: {", "checkpoint: {save_on_signal: false, ");
   for (const auto& [name, code] : {std::pair{"INT", kInterrupted}, {"TERM", kTerminated}}) {
     const Ending ending = bare_shell(in_the_middle(std::string("kill -s ") + name + " $pid"));
     EXPECT_EQ(ending.code, code) << ending.said;
@@ -52,6 +53,7 @@ TEST_F(StartAndStop, TheStepsUnderWayAreFinishedAndTold) {
 }
 
 TEST_F(StartAndStop, AnIgnoredCtrlCStaysIgnored) {
+  rewrite("checkpoint: {", "checkpoint: {save_on_signal: false, ");
   const Ending ending =
       shell("sluice=${sluice#timeout 300}; trap '' INT\n" +
             in_the_middle("kill -INT $pid; sleep 0.5; kill -0 $pid && echo deaf; kill -TERM $pid"));

@@ -75,6 +75,7 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
   job.train.train_batch_size = 4;
   job.data.valid = job.data.train;
   job.eval = {.every = 1, .batches = 1};
+  job.checkpoint.every = std::int64_t{2};
   std::mt19937 random(11);
   TrappedHandler::Counts tried;
   struct Homes {

@@ -298,6 +298,7 @@ TEST_F(Numbers, ARunThatIsToldToStopBeginsNoMoreSteps) {
   std::int64_t told = 0;
   job_.train.steps = 20;
   job_.stop = &stop;
+  job_.checkpoint.save_on_signal = false;
   job_.on_step = [&](const data::StepRecord& record) {
     told = record.step;
     if (record.step == 2) stop = 15;
