@@ -74,7 +74,7 @@ train::Outcome run_session(train::Session& session, const std::string& file,
   try {
     return session.run();
   } catch (const Error& e) {
-    if (e.code == Errc::kCheckpoint) throw;
+    if (e.code == Errc::kCheckpoint || last_checkpoint(folder).empty()) throw;
     throw Error(e.code, fmt::format("{}\n{}", e.what(), how_to_go_on(file, folder)));
   }
 }

@@ -115,8 +115,10 @@ void StateReader::check_files() const {
 
 void StateReader::check_model(const shape::Model& model) const {
   const std::string what = difference(manifest_.segments, places_of(model));
-  SLUICE_CHECK(what.empty(), kCheckpoint,
-               fmt::format("{}: is of another model: {}", folder_.string(), what));
+  SLUICE_CHECK(what.empty(), kConfig,
+               fmt::format("{}: is of another model: {}; name that one, or begin anew "
+                           "(train.resume=never)",
+                           folder_.string(), what));
 }
 
 std::vector<StateReader::Piece> StateReader::pieces(int segment, std::uint64_t first_elem,

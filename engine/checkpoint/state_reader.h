@@ -29,7 +29,7 @@ class StateReader {
 
   const std::filesystem::path& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
-  /// Throws when the state is that of another model, naming the first difference.
+  /// Throws kConfig when the state is that of another model, naming the first difference.
   void check_model(const shape::Model& model) const;
 
   /// Begins to read elements of a segment, whole grains, into `state`: master, m and v of them, one

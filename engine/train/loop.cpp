@@ -76,7 +76,7 @@ class Session::Loop {
       if (checkpoint_due()) checkpoint();
     }
     if (done_ == last_step_) return true;
-    if (saves_when_stopped() && done_ > 0 && saved_ != done_) checkpoint();
+    if (saves_when_stopped() && asked_for_ != done_) checkpoint();
     return false;
   }
 
@@ -93,6 +93,7 @@ class Session::Loop {
   /// Of the steps that were begun so far.
   void checkpoint() {
     asked_at_ = now_ns();
+    asked_for_ = done_;
     settle(kMostInFlight - 1);
     a_.driver->append(s_.plan_.programs.checkpoint, Tag{Tag::Kind::kCheckpoint, done_}.pack());
   }
@@ -221,8 +222,9 @@ class Session::Loop {
   const Account account_{s_.plan_.lanes, s_.plan_.catalog.pools};
   std::optional<Profile> profile_;
   std::int64_t done_ = s_.position_.step;   // steps begun, with those that the run goes on from
-  std::int64_t saved_ = s_.position_.step;  // by the newest checkpoint
-  Nanos asked_at_ = now_ns();               // for it
+  std::int64_t saved_ = s_.position_.step;  // by the newest checkpoint that is whole
+  std::int64_t asked_for_ = saved_;         // by the newest one that was begun
+  Nanos asked_at_ = now_ns();               // when that was
   std::int64_t finished_steps_ = 0;         // of this process
   executor::Finished last_{};
   std::vector<executor::LaneTime> usual_from_;  // the end of the last step that is not usual

@@ -1,0 +1,289 @@
+/// Runs that are stopped or killed and go on: what they leave is what one uninterrupted run leaves.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/app/program.h"
+
+namespace sluice::app {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// Of a record of metrics.jsonl what does not depend on the clock or on the process.
+std::string lasting(const std::string& line) {
+  const auto record = nlohmann::json::parse(line);
+  std::string text;
+  for (const char* key : {"step", "loss", "gnorm", "lr", "clip", "skipped", "targets"}) {
+    text += record.at(key).dump() + " ";
+  }
+  return text + (record.contains("valid_loss") ? record["valid_loss"].dump() : "");
+}
+
+class GoOn : public ProgramTest {
+ protected:
+  GoOn() {
+    std::string text = kRunFile;
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      text.replace(text.find(from), from.size(), to);
+    };
+    replace("train: [tokens.bin]", "train: [tokens.bin], valid: [tokens.bin]");
+    replace("steps: 2,", "steps: 9,");
+    replace("checkpoint: {", "eval: {every: 3, batches: 2}\ncheckpoint: {every: 2, ");
+    write("run.yaml", text);
+  }
+
+  struct Left {
+    std::vector<std::string> metrics;
+    std::size_t weights = 0;  // a hash of them
+    friend bool operator==(const Left&, const Left&) = default;
+  };
+  Left left(const std::string& run) const {
+    Left left;
+    std::istringstream lines(text_of(run + "/metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) left.metrics.push_back(lasting(line));
+    left.weights = std::hash<std::string>()(text_of(run + "/final/model.safetensors"));
+    return left;
+  }
+  /// What the same run leaves when nothing befalls it.
+  Left whole() const {
+    const Ending ending = train("name=whole");
+    EXPECT_EQ(ending.code, 0) << ending.said;
+    return left("runs/whole");
+  }
+  void expect_no_leftovers(const std::string& run) const {
+    for (const auto& entry : fs::recursive_directory_iterator(folder_ / run)) {
+      EXPECT_THAT(entry.path().string(), Not(HasSubstr(".partial")));
+    }
+  }
+  bool saved() const {
+    for (int step = 2; step < 9; step += 2) {
+      if (exists(fmt::format("runs/mine/checkpoints/step-{}", step))) return true;
+    }
+    return false;
+  }
+  void flip(const std::string& file, std::size_t at) const {
+    std::fstream stream(folder_ / file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(static_cast<std::streamoff>(at));
+    const int byte = stream.get();
+    stream.seekp(static_cast<std::streamoff>(at));
+    stream.put(static_cast<char>(byte ^ 0x10));
+    ASSERT_TRUE(stream.good()) << file;
+  }
+  /// A run named mine that did all its steps and was ended before its weights were saved: it has
+  /// checkpoints of steps 4, 6 and 8.
+  void unfinished() const {
+    const Ending ending = train("name=mine");
+    ASSERT_EQ(ending.code, 0) << ending.said;
+    fs::remove_all(folder_ / "runs/mine/final");
+  }
+};
+
+TEST_F(GoOn, ASignalSavesAndTheRunGoesOnWhereItWas) {
+  const Left expected = whole();
+  for (const char* name : {"INT", "TERM", "HUP"}) {
+    const Ending stopped = shell(
+        fmt::format("sluice=\"env --default-signal=INT ${{sluice#timeout 300}}\"\n"
+                    "$sluice train run.yaml name=mine train.steps=9 & pid=$!\n"
+                    "while kill -0 $pid && ! [ -s runs/mine/metrics.jsonl ]; do sleep 0.002; done\n"
+                    "kill -{} $pid; wait $pid",
+                    name));
+    if (stopped.code == 0) continue;  // it was done before the signal came
+    EXPECT_EQ(stopped.code, kSaved) << stopped.said;
+    EXPECT_THAT(stopped.said, HasSubstr(fmt::format("stopped by SIG{} after step ", name)));
+    EXPECT_THAT(stopped.said, AllOf(HasSubstr("saved: "), HasSubstr("train.resume=auto")));
+    const Ending resumed = train("name=mine");
+    EXPECT_EQ(resumed.code, 0) << resumed.said;
+    EXPECT_THAT(resumed.said, HasSubstr("goes on from"));
+    EXPECT_EQ(left("runs/mine"), expected);
+    fs::remove_all(folder_ / "runs/mine");
+  }
+}
+
+TEST_F(GoOn, ASignalOrAFileAsksForACheckpointAndTheRunGoesOn) {
+  const std::string begin =
+      "sluice=${sluice#timeout 300}\n"
+      "$sluice train run.yaml name=mine train.steps=100000 checkpoint.every=null & pid=$!\n"
+      "while kill -0 $pid && ! [ -s runs/mine/metrics.jsonl ]; do sleep 0.002; done\n";
+  const std::string end =
+      "; while kill -0 $pid && ! ls runs/mine/checkpoints/step-*/COMPLETE; do sleep 0.01; done\n"
+      "kill -0 $pid && echo alive; kill -KILL $pid; wait $pid";
+  for (const char* ask : {"kill -USR1 $pid", "touch runs/mine/sluice.save"}) {
+    const Ending ending = shell(begin + ask + end);
+    EXPECT_EQ(ending.code, kKilled) << ending.said;
+    EXPECT_THAT(ending.said, HasSubstr("alive"));
+    EXPECT_FALSE(exists("runs/mine/sluice.save"));
+    fs::remove_all(folder_ / "runs/mine");
+  }
+}
+
+TEST_F(GoOn, AFinishedRunIsNotTouchedAndANewOneBegins) {
+  ASSERT_EQ(train().code, 0);
+  const Ending again = train();
+  EXPECT_EQ(again.code, 0) << again.said;
+  EXPECT_TRUE(exists("runs/run-2/final"));
+  expect_error(shell("$sluice train run.yaml name=run train.resume=must; code=$?\n"
+                     "rm -r runs; exit $code"),
+               kCheckpoint, {"train.resume is must", "is done"});
+}
+
+TEST_F(GoOn, OfAFolderANewRunBegins) {
+  const Left expected = whole();
+  for (const char* from : {"runs/whole/checkpoints/step-6", "runs/whole"}) {
+    const Ending ending = train(fmt::format("name=other train.resume={}", from));
+    EXPECT_EQ(ending.code, 0) << ending.said;
+    const Left other = left("runs/other");
+    EXPECT_EQ(other.weights, expected.weights);
+    EXPECT_EQ(other.metrics.back(), expected.metrics.back());
+    fs::remove_all(folder_ / "runs/other");
+  }
+}
+
+TEST_F(GoOn, NeverBeginsAnew) {
+  unfinished();
+  const Ending ending = train("name=mine train.resume=never");
+  EXPECT_EQ(ending.code, kConfig);
+  EXPECT_THAT(ending.said, HasSubstr("runs/mine exists"));
+}
+
+TEST_F(GoOn, WithoutACheckpointMustIsRefused) {
+  expect_refused_at_once(train("train.resume=must"), kCheckpoint, {"there is no run of this name"});
+  expect_refused_at_once(train("train.resume=nowhere"), kConfig, {"nowhere is no folder"});
+}
+
+/// Each byte of a checkpoint is vouched for: one that is damaged is named, and passed over.
+TEST_F(GoOn, ADamagedCheckpointIsPassedOverWithItsName) {
+  const Left expected = whole();
+  struct Damage {
+    const char* file;
+    std::size_t at;
+    const char* word;
+  };
+  for (const Damage& damage : {Damage{"state-0-of-1-0.safetensors", 40, "another header"},
+                               Damage{"state-0-of-1-0.safetensors", 70000, "the record of"},
+                               Damage{"manifest.json", 100, "not what COMPLETE was written for"},
+                               Damage{"COMPLETE", 3, "not what COMPLETE was written for"},
+                               Damage{"model/config.json", 10, "not what was written"}}) {
+    SCOPED_TRACE(damage.file);
+    unfinished();
+    const std::string broken = "runs/mine/checkpoints/step-8";
+    flip(broken + "/" + damage.file, damage.at);
+    const Ending ending = train("name=mine");
+    EXPECT_EQ(ending.code, 0) << ending.said;
+    EXPECT_THAT(ending.said, AllOf(HasSubstr(damage.word), HasSubstr(broken),
+                                   HasSubstr("passed over"), HasSubstr("step-6")));
+    EXPECT_TRUE(exists(broken)) << "nothing is removed";
+    EXPECT_TRUE(exists(broken + ".2")) << "saved anew beside it";
+    EXPECT_EQ(left("runs/mine"), expected);
+    expect_no_leftovers("runs/mine");
+    fs::remove_all(folder_ / "runs/mine");
+  }
+}
+
+TEST_F(GoOn, WhereEveryCheckpointIsDamagedNothingBeginsAnew) {
+  unfinished();
+  for (const auto& entry : fs::directory_iterator(folder_ / "runs/mine/checkpoints")) {
+    fs::remove(entry.path() / "manifest.json");
+  }
+  const Ending ending = train("name=mine");
+  EXPECT_EQ(ending.code, kCheckpoint) << ending.said;
+  EXPECT_THAT(ending.said, AllOf(HasSubstr("manifest.json: is not there"),
+                                 HasSubstr("train.resume=never begins anew")));
+}
+
+TEST_F(GoOn, WhatDiffersIsSaidAndFrozenNumbersAskForTheFlag) {
+  unfinished();
+  const Ending frozen = train("name=mine compute.threads=2");
+  EXPECT_EQ(frozen.code, kConfig) << frozen.said;
+  EXPECT_THAT(frozen.said,
+              AllOf(HasSubstr("compute.threads: 1 before, 2 now"), HasSubstr("--change")));
+  const Ending other_model =
+      shell("sed -i 's/n_embd: 16/n_embd: 32/' run.yaml; $sluice train run.yaml name=mine");
+  EXPECT_EQ(other_model.code, kConfig) << other_model.said;
+  EXPECT_THAT(words_from(other_model.said, "error: "),
+              HasSubstr("step-8: is of another model: it has transformer.wte.weight [50, 16] where "
+                        "the run has transformer.wte.weight [50, 32]"));
+  const Ending changed = shell(
+      "sed -i 's/n_embd: 32/n_embd: 16/' run.yaml\n"
+      "$sluice train run.yaml name=mine compute.threads=2 optimizer.lr=1e-3 train.steps=12 "
+      "--change");
+  EXPECT_EQ(changed.code, 0) << changed.said;
+  EXPECT_THAT(changed.said,
+              HasSubstr("goes on with another optimizer.lr: 0.0003 before, 0.001 now"));
+}
+
+TEST_F(GoOn, TwoRunsDoNotGoOnInOneFolder) {
+  unfinished();
+  const Ending ending = shell(
+      "sluice=${sluice#timeout 300}\n"
+      "$sluice train run.yaml name=mine train.steps=100000 > one.log & pid=$!\n"
+      "while kill -0 $pid && ! grep -q 'goes on from' one.log; do sleep 0.01; done\n"
+      "$sluice train run.yaml name=mine; code=$?; kill -KILL $pid; wait $pid; exit $code");
+  EXPECT_EQ(ending.code, kConfig) << ending.said;
+  EXPECT_THAT(ending.said, HasSubstr("another process is at work there"));
+}
+
+/// Whatever the moment: it goes on with the same numbers, and nothing is left half done.
+TEST_F(GoOn, ARunThatIsKilledAtAnyMomentGoesOnToTheSameEnd) {
+  const Left expected = whole();
+  constexpr int kMoments = 50;
+  int resumed = 0;
+  for (int i = 0; i < kMoments; ++i) {
+    // Spread over the time that such a run takes here; the last ones come after its end.
+    const Ending ending = shell(
+        fmt::format("sluice=${{sluice#timeout 300}}\n"
+                    "$sluice train run.yaml name=mine > log & pid=$!\n"
+                    "while kill -0 $pid && ! [ -e runs/mine/metrics.jsonl ]; do sleep 0.002; done\n"
+                    "sleep {:.4f}; kill -KILL $pid; wait $pid; rm -f log; true",
+                    0.002 * i));
+    if (exists("runs/mine/final")) break;
+    if (saved()) {
+      const Ending again = train("name=mine");
+      ASSERT_EQ(again.code, 0) << again.said;
+      ASSERT_EQ(left("runs/mine"), expected) << "killed at moment " << i << "\n" << again.said;
+      expect_no_leftovers("runs/mine");
+      ++resumed;
+    }
+    fs::remove_all(folder_ / "runs/mine");
+  }
+  EXPECT_GT(resumed, 0);
+}
+
+#ifdef SLUICE_DIE_AT_CALL
+/// The same at each call by which a checkpoint comes to be, and by which an old one goes.
+TEST_F(GoOn, ARunThatIsKilledAtAnyCallOfACheckpointGoesOnToTheSameEnd) {
+  const Left expected = whole();
+  const std::string bare = "sluice=${sluice#timeout 300}; ";  // timeout would count its own
+  const std::string under = std::string("LD_PRELOAD=") + SLUICE_DIE_AT_CALL +
+                            " $sluice train run.yaml name=mine "
+                            "aio.engine=threads train.steps=9 checkpoint.keep=1";
+  ASSERT_EQ(shell(bare + "SLUICE_CALLS=calls " + under).code, 0);
+  EXPECT_EQ(left("runs/mine"), expected);
+  const int calls = std::stoi(text_of("calls"));
+  EXPECT_GT(calls, 100);
+  fs::remove_all(folder_ / "runs/mine");
+  for (int at = 1; at <= calls; ++at) {
+    const Ending killed = shell(fmt::format("{}SLUICE_DIE_AT={} {}", bare, at, under));
+    ASSERT_EQ(killed.code, kKilled) << at << killed.said;
+    const Ending again = train("name=mine train.steps=9 checkpoint.keep=1");
+    if (again.code == kConfig) {  // before the first was whole
+      EXPECT_THAT(again.said, HasSubstr("runs/mine exists")) << at;
+    } else {
+      ASSERT_EQ(again.code, 0) << at << again.said;
+      ASSERT_EQ(left("runs/mine"), expected) << at << again.said;
+      expect_no_leftovers("runs/mine");
+    }
+    fs::remove_all(folder_ / "runs/mine");
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace sluice::app
