@@ -11,6 +11,8 @@
 
 #include "cpu_adam/options.h"
 #include "engine/base/dtype.h"
+#include "engine/base/error.h"
+#include "engine/base/report.h"
 #include "engine/base/units.h"
 #include "engine/checkpoint/companions.h"
 #include "engine/data/metrics.h"
@@ -48,6 +50,7 @@ struct Job {
   TrainOptions train;
   EvalOptions eval;
   LimitOptions limits;
+  WatchdogOptions watchdog;
   ProfileOptions profile;
   OptimizerOptions optimizer;
   data::SchedulerOptions scheduler;
@@ -68,6 +71,9 @@ struct Job {
   /// Above 0 (a signal's number): no more programs are begun, and the run ends without weights when
   /// those under way have. Null = nobody asks.
   const std::atomic<int>* stop = nullptr;
+  /// An op has run for longer than `watchdog` allows, and nobody can unwind it: does not return but
+  /// in tests. Called once, on the watchdog's thread, when everything is in the log.
+  std::function<void(const Error&)> on_hang = end_process;
   /// What the machine does per second, for the plan; nullopt = measured at the start.
   std::optional<plan::Rates> rates;
   MakeCompute make_compute;  ///< the model's functions: engine/compute has them on LibTorch

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -45,6 +46,11 @@ struct OptimizerOptions {
 
 struct LimitOptions {
   std::optional<Bytes> max_write_total;  ///< to the nvme tier, by the run; nullopt = no limit
+};
+
+struct WatchdogOptions {
+  /// An op that runs for longer ends the run; nullopt = auto, see Patience.
+  std::optional<std::chrono::milliseconds> step;
 };
 
 /// Steps of a run, counted from 1, both ends included.
