@@ -63,9 +63,11 @@ void answer(int) {
 
 std::vector<pid_t> other_threads() {
   std::vector<pid_t> ids;
-  std::error_code gone;
-  for (const auto& entry : fs::directory_iterator("/proc/self/task", gone)) {
-    const std::string name = entry.path().filename();
+  std::error_code failed;
+  const fs::directory_iterator end;
+  for (fs::directory_iterator at("/proc/self/task", failed); !failed && at != end;
+       at.increment(failed)) {
+    const std::string name = at->path().filename();
     pid_t id = 0;
     std::from_chars(name.data(), name.data() + name.size(), id);
     if (id != ::gettid()) ids.push_back(id);

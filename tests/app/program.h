@@ -25,6 +25,7 @@ inline constexpr int kConfig = 2;
 inline constexpr int kDoesNotFit = 3;
 inline constexpr int kIo = 4;
 inline constexpr int kNonFinite = 6;
+inline constexpr int kWatchdog = 7;
 inline constexpr int kKilled = 128 + 9;
 
 inline constexpr const char* kRunFile = R"(version: 1
