@@ -235,10 +235,18 @@ void Store::check_sums(Bytes begin, std::span<const std::byte> read) const {
                            where(*bad)));
 }
 
-/// "FILE: 262144 bytes at offset 0", and so on where the range lies on several.
 std::string Store::where(const Extent& range) const {
-  std::string text;
+  std::vector<Part> files;  // what lies on one path lies there in a row
   for (const Part& part : stripes_.slice(range.begin, range.bytes)) {
+    const auto known = std::ranges::find(files, part.path, &Part::path);
+    if (known == files.end()) {
+      files.push_back(part);
+    } else {
+      known->bytes += part.bytes;
+    }
+  }
+  std::string text;
+  for (const Part& part : files) {
     text += fmt::format("{}{}: {} bytes at offset {}", text.empty() ? "" : ", ",
                         folders_[part.path].file.path(), part.bytes, part.offset);
   }

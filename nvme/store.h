@@ -83,6 +83,10 @@ class Store {
   /// For people, one line: the engine, and per folder the filesystem, O_DIRECT or not, and size.
   std::string describe() const;
 
+  /// For people: where an extent or a part of one lies, as "FILE: 262144 bytes at offset 0", and so
+  /// on for each file that has some of it.
+  std::string where(const Extent& range) const;
+
  private:
   struct Folder {
     std::string path;
@@ -100,7 +104,6 @@ class Store {
   Ticket transfer(Op op, const Extent& extent, Bytes offset, std::span<std::byte> memory,
                   const std::shared_ptr<void>& keep);
   void check_sums(Bytes begin, std::span<const std::byte> read) const;
-  std::string where(const Extent& range) const;
 
   std::vector<Folder> folders_;
   Stripes stripes_;

@@ -67,6 +67,7 @@ train::Job job_of(const config::Config& config, const std::string& folder) {
   job.train = config.train;
   job.eval = config.eval;
   job.limits = config.limits;
+  job.watchdog = config.watchdog;
   job.profile = config.profile;
   job.optimizer = config.optimizer;
   job.scheduler = config.scheduler;

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <system_error>
 
@@ -23,6 +24,10 @@ int report(const std::exception& error, std::string_view no_memory) {
   }
   log::error(fmt::format("{} (internal error; please report it)", error.what()));
   return exit_code(Errc::kLogic);
+}
+
+void end_process(const Error& error) noexcept {
+  std::_Exit(exit_code(error.code));
 }
 
 void require_printed() {

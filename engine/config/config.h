@@ -83,6 +83,7 @@ struct Config {
   nvme::Options aio;
   cpu_adam::Options cpu_adam;
   train::LimitOptions limits;
+  train::WatchdogOptions watchdog;
   CheckpointOptions checkpoint;
   LoggingOptions logging;
   train::ProfileOptions profile;

@@ -32,7 +32,7 @@ inline Field also(Field field, std::vector<std::string> aliases) {
   return field;
 }
 
-/// tiers, aio and limits: where bytes may lie, and how they get there.
+/// tiers, aio, limits and watchdog: where bytes may lie, how they get there, and for how long.
 std::vector<Field> storage_fields();
 
 }  // namespace sluice::config

@@ -103,12 +103,22 @@ std::vector<Field> limit_fields() {
               &Config::limits, &train::LimitOptions::max_write_total)};
 }
 
+std::vector<Field> watchdog_fields() {
+  return {
+      key("watchdog.step", or_auto(duration(std::chrono::seconds(1), std::chrono::hours(168))),
+          "An operation that runs for longer ends the run with exit code 7; the log says which "
+          "one, where its bytes lie, and where every thread is. auto is twenty times the longest "
+          "step so far, at least 10m",
+          &Config::watchdog, &train::WatchdogOptions::step)};
+}
+
 }  // namespace
 
 std::vector<Field> storage_fields() {
   std::vector<Field> all = tier_fields();
   std::ranges::move(aio_fields(), std::back_inserter(all));
   std::ranges::move(limit_fields(), std::back_inserter(all));
+  std::ranges::move(watchdog_fields(), std::back_inserter(all));
   return all;
 }
 

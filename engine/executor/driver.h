@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,19 @@ struct Finished {
   std::vector<std::uint32_t> peak_slots;  ///< per pool, the most in use at once
 };
 
+/// An op whose handler was called, and which is not completed.
+struct Running {
+  prefetch::OpRef ref;
+  const prefetch::Program* program = nullptr;  ///< lives as OpContext's does
+  std::uint64_t tag = 0;
+  NamedSlots slots;
+  std::string lane;
+  Nanos since = 0;  ///< it has run since then; on a stream, since that came to it
+
+  /// What its handler was given, but for what its stream waits for. Valid as long as this is.
+  OpContext context() const { return {ref, *program, program->ops()[ref.index], tag, slots, {}}; }
+};
+
 struct Resources {
   std::shared_ptr<const prefetch::Residents> residents;
   prefetch::Pools pools;
@@ -94,7 +108,7 @@ constexpr prefetch::Cause unpack_cause(std::uint64_t packed) {
   return {static_cast<prefetch::Cause::Kind>(packed >> 32), static_cast<std::uint32_t>(packed)};
 }
 
-/// Thread  append, wait and the destructor: one thread; stop(): any
+/// Thread  append, wait and the destructor: one thread; stop() and running(): any
 class Driver {
  public:
   virtual ~Driver() = default;
@@ -109,6 +123,8 @@ class Driver {
   /// Starts nothing more; what is in flight ends. wait() then throws kLogic if work was left (or
   /// refused by append()), unless an error came first. Handlers may call it.
   virtual void stop() noexcept = 0;
+  /// What runs now, the longest first. Never waits for a handler; not for handlers to call.
+  virtual std::vector<Running> running() const = 0;
 };
 
 /// The handler outlives the driver; the destructor stops, and waits for what is in flight.

@@ -33,8 +33,8 @@ class Overlapped final : public Driver {
         board_(resources.residents, resources.pools, resources.lanes, resources.derive),
         reasons_(resources.lanes.size(), resources.pools.size()) {
     const Nanos now = now_ns();
-    for (std::size_t i = 0; i < resources.lanes.size(); ++i)
-      lanes_.emplace_back(now, reasons_.size());
+    for (const prefetch::Lane& lane : resources.lanes)
+      lanes_.emplace_back(now, reasons_.size(), lane.width);
     try {
       for (LaneId lane = 0; lane < lanes_.size(); ++lane) open(lane);
     } catch (const std::system_error& e) {
@@ -77,7 +77,23 @@ class Overlapped final : public Driver {
     halt();
   }
 
+  std::vector<Running> running() const override {
+    std::vector<Running> all;
+    const std::lock_guard lock(mutex_);
+    for (const Lane& lane : lanes_) {
+      for (const Taken& taken : lane.taken) all.push_back(as_running(taken));
+      if (at_oldest(lane)) all.push_back(as_running({lane.enqueued.front().op, reached(lane)}));
+    }
+    std::ranges::sort(all, {}, &Running::since);
+    return all;
+  }
+
  private:
+  /// An op that a worker has in its hands.
+  struct Taken {
+    OpRef op;
+    Nanos begin;
+  };
   /// An op whose handler has been called.
   struct Started {
     OpRef op;
@@ -90,9 +106,12 @@ class Overlapped final : public Driver {
     Nanos began() const { return std::max(begin, ticket.began()); }
   };
   struct Lane {
-    Lane(Nanos now, std::size_t reasons) : account(now, reasons) {}
+    Lane(Nanos now, std::size_t reasons, std::size_t workers) : account(now, reasons) {
+      taken.reserve(workers);
+    }
     std::condition_variable work;  // the workers wait here
     bool called = false;           // a worker has been notified, and has not looked since
+    std::vector<Taken> taken;      // one per worker at most: it never allocates
     LaneAccount account;
     std::condition_variable arrived;  // the completer of a fifo lane waits here
     std::deque<Started> enqueued;
@@ -147,26 +166,26 @@ class Overlapped final : public Driver {
 
   void work(LaneId lane) {
     std::unique_lock lock(mutex_);
-    while (const auto op = take(lane, lock)) {
-      const Nanos begin = now_ns();
-      guarded([&] { add_to_account(*op, begin); });
-      const Started started = start(*op, begin, lock);
+    while (const auto taken = take(lane, lock)) {
+      guarded([&] { add_to_account(taken->op, taken->begin); });
+      const Started started = start(*taken, lock);
       std::exception_ptr error = started.wait();
       lock.lock();
-      complete(*op, started.began(), std::move(error));
+      let_go(lane, taken->op);
+      complete(taken->op, started.began(), std::move(error));
     }
   }
 
   void issue(LaneId lane) {
     Lane& own = lanes_[lane];
     std::unique_lock lock(mutex_);
-    while (const auto op = take(lane, lock)) {
-      Started started = start(*op, now_ns(), lock);
+    while (const auto taken = take(lane, lock)) {
+      Started started = start(*taken, lock);
       lock.lock();
       if (started.error) fail(started.error);  // before anything may follow it
       try {
         board_.stamp(now_ns());
-        board_.issued(*op);
+        board_.issued(taken->op);
         own.enqueued.push_back(std::move(started));
         own.arrived.notify_one();
       } catch (...) {
@@ -176,6 +195,7 @@ class Overlapped final : public Driver {
         lock.lock();
         ended();
       }
+      let_go(lane, taken->op);
     }
   }
 
@@ -189,7 +209,7 @@ class Overlapped final : public Driver {
       lock.unlock();
       std::exception_ptr error = oldest.wait();
       lock.lock();
-      guarded([&] { reach_oldest(lane); });
+      guarded([&] { reach_oldest(own); });
       const Started done = std::move(own.enqueued.front());
       own.enqueued.pop_front();
       complete(done.op, done.began(), std::move(error));
@@ -197,14 +217,24 @@ class Overlapped final : public Driver {
     }
   }
 
+  /// Whether the lane's stream has come to its oldest op, or will at once.
+  bool at_oldest(const Lane& lane) const {
+    return !lane.enqueued.empty() && board_.stream_waits(lane.enqueued.front().op).empty();
+  }
+
   /// The stream came to its oldest op when that was enqueued, when the one before it was done,
   /// when the last op of another stream that it waits for was, or when the op's ticket says.
-  void reach_oldest(LaneId lane) {
-    Started& oldest = lanes_[lane].enqueued.front();
+  Nanos reached(const Lane& lane) const {
+    const Started& oldest = lane.enqueued.front();
+    if (oldest.reached) return oldest.begin;
+    return std::max({oldest.began(), lane.last_end, Nanos{board_.ready_since(oldest.op)}});
+  }
+
+  void reach_oldest(Lane& lane) {
+    Started& oldest = lane.enqueued.front();
     if (oldest.reached) return;
+    oldest.begin = reached(lane);
     oldest.reached = true;
-    oldest.begin =
-        std::max({oldest.began(), lanes_[lane].last_end, Nanos{board_.ready_since(oldest.op)}});
     add_to_account(oldest.op, oldest.begin);
   }
 
@@ -214,7 +244,7 @@ class Overlapped final : public Driver {
   }
 
   /// Waits for the lane's next op; none once the driver closes.
-  std::optional<OpRef> take(LaneId lane, std::unique_lock<std::mutex>& lock) {
+  std::optional<Taken> take(LaneId lane, std::unique_lock<std::mutex>& lock) {
     Lane& own = lanes_[lane];
     while (true) {
       own.called = false;
@@ -223,14 +253,34 @@ class Overlapped final : public Driver {
         op = board_.next(lane);
         call_lanes();
       });
-      if (op) ++running_;
-      if (op || closing_) return op;
+      if (op) {
+        ++running_;
+        own.taken.push_back({*op, now_ns()});
+        return own.taken.back();
+      }
+      if (closing_) return std::nullopt;
       own.work.wait(lock);
     }
   }
 
+  /// It is done, or in the lane's stream.
+  void let_go(LaneId lane, OpRef op) {
+    std::erase_if(lanes_[lane].taken, [&](const Taken& taken) { return taken.op == op; });
+  }
+
+  Running as_running(const Taken& taken) const {
+    const auto& [ref, begin] = taken;
+    return {ref,
+            &board_.program(ref.instance),
+            records_.tag(ref.instance),
+            named_slots(board_, ref),
+            board_.lanes()[board_.op(ref).lane].name,
+            begin};
+  }
+
   /// Comes with the lock held, leaves without.
-  Started start(OpRef ref, Nanos begin, std::unique_lock<std::mutex>& lock) {
+  Started start(const Taken& taken, std::unique_lock<std::mutex>& lock) {
+    const auto [ref, begin] = taken;
     try {
       const prefetch::Program& program = board_.program(ref.instance);
       const NamedSlots slots = named_slots(board_, ref);
@@ -268,10 +318,9 @@ class Overlapped final : public Driver {
 
   void record(std::uint32_t instance, Nanos now) {
     Finished finished{instance, 0, now, {}, peak_slots(board_)};
-    for (LaneId id = 0; id < lanes_.size(); ++id) {
-      const auto& enqueued = lanes_[id].enqueued;
-      if (!enqueued.empty() && board_.stream_waits(enqueued.front().op).empty()) reach_oldest(id);
-      finished.lanes.push_back(lanes_[id].account.look(now));
+    for (Lane& lane : lanes_) {
+      if (at_oldest(lane)) reach_oldest(lane);
+      finished.lanes.push_back(lane.account.look(now));
     }
     records_.finish(std::move(finished));
     progress_.notify_all();
@@ -305,7 +354,7 @@ class Overlapped final : public Driver {
 
   Handler& handler_;
   Trace* const trace_;
-  std::mutex mutex_;  // guards everything below
+  mutable std::mutex mutex_;  // guards everything below
   prefetch::Scoreboard board_;
   const Reasons reasons_;
   std::deque<Lane> lanes_;  // a lane stays where it is

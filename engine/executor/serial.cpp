@@ -2,6 +2,9 @@
 
 #include <atomic>
 #include <exception>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/executor/driver.h"
@@ -51,6 +54,11 @@ class Serial final : public Driver {
 
   void stop() noexcept override { stopped_ = true; }
 
+  std::vector<Running> running() const override {
+    const std::lock_guard lock(mutex_);
+    return running_;
+  }
+
  private:
   void run(OpRef ref) {
     const prefetch::LaneId lane = board_.op(ref).lane;
@@ -62,7 +70,7 @@ class Serial final : public Driver {
                                board_.program(ref.instance).name(), describe(board_.op(ref))));
       const Nanos begin = now_ns();
       accounts_[lane].begin(begin, board_.ready_since(ref), reasons_.of(board_.cause(ref)));
-      const std::exception_ptr error = in_op(start(ref), board_, ref);
+      const std::exception_ptr error = in_op(start(ref, begin), board_, ref);
       if (stream) board_.issued(ref);
       const Nanos end = now_ns();
       accounts_[lane].end(end);
@@ -77,16 +85,24 @@ class Serial final : public Driver {
     }
   }
 
-  std::exception_ptr start(OpRef ref) {
+  std::exception_ptr start(OpRef ref, Nanos begin) {
     const NamedSlots slots = named_slots(board_, ref);
     const prefetch::Program& program = board_.program(ref.instance);
+    const std::uint64_t tag = records_.tag(ref.instance);
+    now_runs({{ref, &program, tag, slots, board_.lanes()[board_.op(ref).lane].name, begin}});
+    std::exception_ptr error;
     try {
-      return handler_
-          .start({ref, program, program.ops()[ref.index], records_.tag(ref.instance), slots, {}})
-          .wait_error();
+      error = handler_.start({ref, program, program.ops()[ref.index], tag, slots, {}}).wait_error();
     } catch (...) {
-      return std::current_exception();
+      error = std::current_exception();
     }
+    now_runs({});
+    return error;
+  }
+
+  void now_runs(std::vector<Running> running) {
+    const std::lock_guard lock(mutex_);
+    running_ = std::move(running);
   }
 
   Handler& handler_;
@@ -98,6 +114,8 @@ class Serial final : public Driver {
   std::exception_ptr error_;
   std::atomic<bool> stopped_{false};
   bool left_ = false;  // stopped with ops that had not run
+  mutable std::mutex mutex_;
+  std::vector<Running> running_;  // guarded; one op, or none
 };
 
 }  // namespace

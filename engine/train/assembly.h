@@ -19,6 +19,7 @@
 #include "engine/train/host_ops.h"
 #include "engine/train/saver.h"
 #include "engine/train/session.h"
+#include "engine/train/watchdog.h"
 #include "nvme/store.h"
 
 namespace sluice::train {
@@ -47,7 +48,8 @@ struct Session::Assembly {
   std::optional<Trace> ring;  ///< only where a profile asks for it
   Trace* trace = nullptr;     ///< where spans go: the hook's, else the ring, else nowhere
   std::unique_ptr<executor::Handler> wrapped;
-  std::unique_ptr<executor::Driver> driver;  ///< last: it joins its threads first
+  std::unique_ptr<executor::Driver> driver;  ///< joins its threads before all else goes
+  std::optional<Watchdog> watchdog;
 };
 
 }  // namespace sluice::train

@@ -11,6 +11,8 @@
 
 #include "cpu_adam/options.h"
 #include "engine/base/dtype.h"
+#include "engine/base/error.h"
+#include "engine/base/report.h"
 #include "engine/base/units.h"
 #include "engine/checkpoint/companions.h"
 #include "engine/checkpoint/manifest.h"
@@ -49,6 +51,7 @@ struct Job {
   TrainOptions train;
   EvalOptions eval;
   LimitOptions limits;
+  WatchdogOptions watchdog;
   ProfileOptions profile;
   OptimizerOptions optimizer;
   data::SchedulerOptions scheduler;
@@ -79,6 +82,9 @@ struct Job {
   /// A checkpoint is whole and about to get its name: what was told of steps before it is made
   /// durable here. May be empty.
   std::function<void()> before_checkpoint;
+  /// An op has run for longer than `watchdog` allows, and nobody can unwind it: does not return but
+  /// in tests. Called once, on the watchdog's thread, when everything is in the log.
+  std::function<void(const Error&)> on_hang = end_process;
   /// What the machine does per second, for the plan; nullopt = measured at the start.
   std::optional<plan::Rates> rates;
   MakeCompute make_compute;  ///< the model's functions: engine/compute has them on LibTorch

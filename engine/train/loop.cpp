@@ -159,6 +159,7 @@ class Session::Loop {
     record.skipped = result.skipped;
     record.tokens = s_.setup_.tokens_per_step();
     record.targets = result.targets;
+    a_.watchdog->step_took(finished.end - last_.end);
     record.seconds = to_seconds(finished.end - last_.end);
     mean_.add(record.seconds);
     record.mean_seconds = mean_.value();

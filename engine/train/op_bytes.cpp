@@ -79,11 +79,32 @@ bool lets_run(const OpContext& context, const SlotMemory& memory) {
               fmt::format("{}: no field {} in the record", describe(context.op), field));
 }
 
-DriveBytes drive_bytes(const OpContext& context, Operand name, const SlotMemory& memory) {
-  const BufferId id = schedule::buffer_of(context.op, name);
+namespace {
+
+DriveBytes drive_bytes(const OpContext& context, BufferId id, const SlotMemory& memory) {
   const prefetch::BufferTable& table = context.program.table(id);
   const prefetch::Buffer& buffer = table.info(id);
   return {memory.extent(buffer.pool, context.slot(id)), table.offset(id), buffer.bytes};
+}
+
+}  // namespace
+
+DriveBytes drive_bytes(const OpContext& context, Operand name, const SlotMemory& memory) {
+  return drive_bytes(context, schedule::buffer_of(context.op, name), memory);
+}
+
+std::string drive_place(const OpContext& context, const SlotMemory& memory) {
+  std::string text;
+  const auto add = [&](BufferId id) {
+    const prefetch::PoolId pool = context.program.info(id).pool;
+    if (pool == prefetch::kNoPool || memory.pools()[pool].tier != prefetch::Tier::kNvme) return;
+    const DriveBytes at = drive_bytes(context, id, memory);
+    if (!text.empty()) text += ", ";
+    text += memory.store().where({at.extent.begin + at.offset, at.bytes});
+  };
+  for (const BufferId id : context.op.reads) add(id);
+  for (const BufferId id : context.op.writes) add(id);
+  return text;
 }
 
 }  // namespace sluice::train

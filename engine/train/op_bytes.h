@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/executor/driver.h"
@@ -59,6 +60,9 @@ struct DriveBytes {
 };
 DriveBytes drive_bytes(const executor::OpContext& context, schedule::Operand name,
                        const memory::SlotMemory& memory);
+/// For people: the files and offsets of all that the op names on drives; empty where that is
+/// nothing.
+std::string drive_place(const executor::OpContext& context, const memory::SlotMemory& memory);
 
 /// What a program of the stream is about, packed into the driver's tag.
 struct Tag {

@@ -60,6 +60,11 @@ struct SaveOptions {
   std::string trigger_file = "sluice.save";  ///< in the run's folder: once there, save
 };
 
+struct WatchdogOptions {
+  /// An op that runs for longer ends the run; nullopt = auto, see Patience.
+  std::optional<std::chrono::milliseconds> step;
+};
+
 /// Steps of a run, counted from 1, both ends included.
 struct StepRange {
   std::int64_t first = 0;

@@ -26,6 +26,7 @@ inline constexpr int kDoesNotFit = 3;
 inline constexpr int kIo = 4;
 inline constexpr int kCheckpoint = 5;
 inline constexpr int kNonFinite = 6;
+inline constexpr int kWatchdog = 7;
 inline constexpr int kSaved = 75;
 inline constexpr int kKilled = 128 + 9;
 

@@ -86,6 +86,23 @@ TEST_F(StartAndStop, AKilledRunLeavesNothingInTheWayOfTheNext) {
   EXPECT_FALSE(exists("runs/run/final"));
 }
 
+/// The drive's own watchdog, aio.timeout, waits for longer.
+TEST_F(StartAndStop, ARunWhoseDriveNeverAnswersIsEndedByTheWatchdog) {
+  const Ending ending = shell("sluice=\"env LD_PRELOAD=" HANGING_PREAD
+                              " $sluice\"\n"
+                              "$sluice train run.yaml aio.engine=threads watchdog.step=3s");
+  EXPECT_EQ(ending.code, kWatchdog) << ending.said;
+  const std::string log = text_of("runs/run/train.log");
+  EXPECT_THAT(
+      log, testing::ContainsRegex("error: the op 'read state segment [0-9]+ chunk [0-9]+' of the "
+                                  "program 'step', step 1 has run for [0-9]+ s on the lane "
+                                  "nvme-read, runs/run/nvme/sluice-.*.swap: [0-9]+ bytes at "
+                                  "offset [0-9]+; watchdog.step allows 3 s"));
+  EXPECT_THAT(log, testing::ContainsRegex("\nstacks:\n(.*\n)*nvme io "));
+  EXPECT_THAT(log, HasSubstr("hanging_pread.so"));
+  EXPECT_FALSE(exists("runs/run/final"));
+}
+
 /// Both look for a free name before either has made its folder.
 TEST_F(StartAndStop, RunsThatStartTogetherCountUp) {
   const Ending ending = shell(

@@ -47,6 +47,10 @@ TEST(Report, AUsersMistakeIsNone) {
   EXPECT_EQ(text, "error: data.seq_len is 17\n");
 }
 
+TEST(Report, AProcessThatCannotBeUnwoundEndsWithTheCodeOfItsError) {
+  EXPECT_EXIT(end_process(Error(Errc::kWatchdog, "an op hangs")), testing::ExitedWithCode(7), "");
+}
+
 TEST(Report, NoMemoryIsTheMachinesLimit) {
   const auto [code, text] = reported(std::bad_alloc());
   EXPECT_EQ(code, 3);

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <latch>
 #include <mutex>
 #include <thread>
 
@@ -290,6 +291,60 @@ TEST_P(DriverConformance, TheMostSlotsInUseAreReported) {
   run->append(made, 0);
   const auto finished = run->wait(0);
   EXPECT_THAT(finished[0].peak_slots, ElementsAre(2U));  // with the persistent one
+}
+
+/// On each lane, and both by its handler that does not return and by its ticket that does not end.
+TEST_P(DriverConformance, AnOpThatHangsIsSaidToRunWhereAndSinceWhen) {
+  struct Case {
+    std::uint32_t op;
+    bool in_handler;
+  };
+  for (const auto& [hangs, in_handler] : {Case{0, true}, {0, false}, {1, true}, {1, false}}) {
+    SCOPED_TRACE(::testing::Message() << hangs << (in_handler ? " in its handler" : " behind it"));
+    std::latch there(1);
+    std::latch let_go(1);
+    TicketSource source;
+    const Ticket work = source.ticket();
+    Nanos before = 0;
+    handler_.on_start = [&, hangs = hangs, in_handler = in_handler](const OpContext& context) {
+      if (context.ref.index != hangs) return Ticket{};
+      before = now_ns();
+      there.count_down();
+      if (in_handler) let_go.wait();
+      return in_handler ? Ticket{} : work;
+    };
+    const auto run = driver();
+    EXPECT_THAT(run->running(), ::testing::IsEmpty());
+    auto made = program();
+    made->op(op(kHost, {}, {made->buffer({0, 4_KiB, prefetch::MemoryTag::kParam}), record_}));
+    made->op(op(kStream, {}, {master_, record_}));
+    made->op(op(kHost, {record_}, {}));
+    made->seal();
+    std::jthread owner([&] {
+      run->append(made, 7);
+      run->wait(0);
+    });
+    there.wait();
+    auto running = run->running();
+    while (running.empty()) running = run->running();  // on its way from hand to stream
+    const Nanos after = now_ns();
+    ASSERT_EQ(running.size(), 1U);
+    EXPECT_EQ(running[0].ref, (prefetch::OpRef{0, hangs}));
+    EXPECT_EQ(running[0].program, made.get());
+    EXPECT_EQ(running[0].tag, 7U);
+    EXPECT_EQ(running[0].lane, hangs == 0 ? "host" : "stream");
+    EXPECT_LE(running[0].since, after);
+    const OpContext context = running[0].context();
+    EXPECT_EQ(&context.op, &made->ops()[hangs]);
+    EXPECT_EQ(context.slot(made->ops()[hangs].writes[0]), hangs == 0 ? 1U : 0U);
+    if (in_handler) {
+      EXPECT_LE(running[0].since, before);
+    }
+    let_go.count_down();
+    source.finish();
+    owner.join();
+    EXPECT_THAT(run->running(), ::testing::IsEmpty());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Drivers, DriverConformance, ::testing::Values(&overlapped, &serial),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <latch>
@@ -254,6 +255,52 @@ TEST_F(Overlapped, TheDestructorEndsWhatIsInFlightAndStartsNothing) {
   }
   EXPECT_TRUE(work.done());
   EXPECT_THAT(handler_.started(), ElementsAre(OpRef{0, 0}));
+}
+
+TEST_F(Overlapped, OfAllThatRunTheOldestIsSaidFirst) {
+  TicketSource narrow, first, second;
+  const std::array<Ticket, 3> work = {narrow.ticket(), first.ticket(), second.ticket()};
+  std::array<std::latch, 3> started{std::latch(1), std::latch(1), std::latch(1)};
+  handler_.on_start = [&](const OpContext& context) {
+    const std::uint32_t index = context.ref.index;
+    if (index > 0) started[index - 1].wait();
+    started[index].count_down();
+    return work[index];
+  };
+  const auto run = overlapped(resources_, handler_);
+  run->append(program({{kNarrow, {}, {}}, {kWide, {}, {}}, {kWide, {}, {}}}), 0);
+  started[2].wait();
+  const auto running = run->running();
+  ASSERT_EQ(running.size(), 3U);
+  EXPECT_EQ(running[0].since, std::min(running[1].since, running[0].since));
+  EXPECT_EQ(running[1].since, std::min(running[1].since, running[2].since));
+  std::vector<std::string> lanes;
+  for (const Running& op : running) lanes.push_back(op.lane);
+  EXPECT_THAT(lanes, ::testing::UnorderedElementsAre("narrow", "wide", "wide"));
+  narrow.finish();
+  first.finish();
+  second.finish();
+  run->wait(0);
+}
+
+/// What is enqueued behind it waits for its turn, and a stream that waits for another does too.
+TEST_F(Overlapped, OfAStreamOnlyTheOpThatItHasComeToRuns) {
+  TicketSource first;
+  const Ticket work = first.ticket();
+  std::latch all(3);
+  handler_.on_start = [&](const OpContext&) {
+    all.count_down();
+    return work;
+  };
+  const auto run = overlapped(resources_, handler_);
+  run->append(
+      program({{kStream, {}, {record_}}, {kStream, {record_}, {}}, {kOther, {record_}, {}}}), 0);
+  all.wait();
+  auto running = run->running();
+  while (running.size() != 1) running = run->running();  // on their way from hand to stream
+  EXPECT_EQ(running[0].ref, (OpRef{0, 0}));
+  first.finish();
+  run->wait(0);
 }
 
 TEST_F(Overlapped, ThreadsCarryTheNamesOfTheirLanes) {

@@ -178,6 +178,18 @@ TEST(Store, AFileLargerThanUlimitAllowsIsFoundByLooking) {
   EXPECT_THAT(error.what(), HasSubstr("ulimit -f"));
 }
 
+TEST(Store, SaysInWhichFilesARangeLies) {
+  TempFolder folder;
+  Store store({folder / "a", folder / "b"}, 32_MiB, {}, AllowRam::kYes);
+  store.allocate(4_MiB);
+  const Extent extent = store.allocate(12_MiB);  // turns of 2 MiB, from the second of each file
+  EXPECT_THAT(store.where(extent),
+              testing::MatchesRegex(".*/a/sluice-[-0-9]+.swap: 6291456 bytes at offset 2097152, "
+                                    ".*/b/sluice-[-0-9]+.swap: 6291456 bytes at offset 2097152"));
+  EXPECT_THAT(store.where({extent.begin + 2_MiB + 4_KiB, 8_KiB}),
+              testing::MatchesRegex(".*/b/sluice-[-0-9]+.swap: 8192 bytes at offset 2101248"));
+}
+
 TEST(Store, FullIsABudgetError) {
   TempFolder folder;
   Store store({folder.path()}, 8_KiB, {}, AllowRam::kYes);

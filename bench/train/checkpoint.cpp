@@ -1,0 +1,150 @@
+/// How long does a checkpoint hold up training, and how long does a run take to go on from one?
+///
+///   checkpoint RUN.yaml [KEY=VALUE ...]
+///
+/// Trains a few steps in a folder beside the runs, with a checkpoint after two of them, then goes
+/// on from the last one. fio on the same drive, before: what it reads, and what it writes into a
+/// new file of the state's size.
+///
+/// Stall: how much longer the step is that runs beside a checkpoint than the median of the others.
+/// Wanted: at most 1.1 of the time that the state's bytes take at fio's rate. Resume: from the
+/// first op to the end of the first values, wanted at most 1.2 of reading the state. Memory:
+/// resident at most, with checkpoints and before the first.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "bench/median.h"
+#include "bench/train/harness.h"
+#include "engine/app/environment.h"
+#include "engine/app/job_of.h"
+#include "engine/base/units.h"
+#include "engine/bench/fio.h"
+#include "engine/config/load.h"
+#include "engine/executor/driver.h"
+#include "engine/memory/resident.h"
+#include "engine/train/session.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kSteps = 9;
+constexpr std::int64_t kSavedAfter[] = {4, 7};
+
+bool is_saved(std::int64_t step) {
+  return std::ranges::find(kSavedAfter, step) != std::end(kSavedAfter);
+}
+
+struct Rates {
+  double read, write;
+};
+
+Rates rates_of_fio(const std::string& folder, Bytes state) {
+  static const std::atomic<int> stop{0};
+  bench::FioJob job;
+  job.seconds = 3;
+  job.point.traffic = bench::Traffic::kRead;
+  const double read = bench::run_fio(job, folder, stop)->read_rate;
+  job.point.traffic = bench::Traffic::kWrite;
+  job.into_new_files = true;
+  job.size = round_down(std::min(state, 8_GiB), job.point.block);
+  return {read, bench::run_fio(job, folder, stop)->write_rate};
+}
+
+/// Seconds of the steps by their number, from 1, and what was resident before the first checkpoint.
+struct Trained {
+  std::vector<double> seconds = {0};
+  Bytes before = 0, peak = 0;
+};
+
+Trained train_and_save(train::Job job) {
+  Trained trained;
+  std::int64_t begun = 0;
+  job.wants_checkpoint = [&] { return is_saved(++begun); };
+  job.on_step = [&](const data::StepRecord& record) {
+    trained.seconds.push_back(record.seconds);
+    if (record.step < kSavedAfter[0]) trained.before = memory::peak_resident().value_or(0);
+    log::info(fmt::format("step {}: {:.3f} s", record.step, record.seconds));
+  };
+  train::Session(job).run();
+  trained.peak = memory::peak_resident().value_or(0);
+  return trained;
+}
+
+/// Of the program of first values.
+double resume_seconds(train::Job job, const std::string& checkpoint) {
+  job.resume = checkpoint;
+  job.train.steps = kSavedAfter[1];  // nothing is left to train
+  Trace trace(std::size_t{1} << 20);
+  job.hooks.trace = &trace;
+  train::Session(job).run();
+  Nanos begin = 0, end = 0;
+  for (const Span& span : trace.spans()) {
+    if (executor::placed(span.where).instance != 0) continue;
+    begin = begin == 0 ? span.begin : std::min(begin, span.begin);
+    end = std::max(end, span.end);
+  }
+  return to_seconds(end - begin);
+}
+
+/// Which of the page cache's bytes are of the checkpoint: reads must come from the drive.
+void leave_the_page_cache(const std::string& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;
+    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(fd);
+  }
+}
+
+void bench(const std::string& file, const std::vector<std::string>& overrides) {
+  const Scratch scratch("runs/checkpoint");
+  train::Job job = app::job_of(config::load(file, overrides, app::environment()), scratch.path());
+  job.train.steps = kSteps;
+  job.train.epochs.reset();
+  job.train.tokens.reset();
+  job.checkpoint.every.reset();
+  const shape::Model model = shape::make_model(job.decoder);
+  const Bytes state = model.parameters() * zero::kStateBytesPerElem;
+  const Rates fio = rates_of_fio(scratch.path(), state);
+
+  const Trained trained = train_and_save(job);
+  std::vector<double> usual, saved;
+  for (std::int64_t step = 3; step <= kSteps; ++step) {  // the first two are unusual
+    // The one after: it runs beside the checkpoint.
+    (is_saved(step - 1) ? saved : usual).push_back(trained.seconds[static_cast<std::size_t>(step)]);
+  }
+  const double step_s = median(usual);
+  const double writing_s = static_cast<double>(state) / fio.write;
+  const double reading_s = static_cast<double>(state) / fio.read;
+  fmt::print("state {}; fio reads {:.2f} GB/s and writes a new file at {:.2f} GB/s\n",
+             format_bytes(state), fio.read / 1e9, fio.write / 1e9);
+  for (const double s : saved) {
+    fmt::print(
+        "step {:.3f} s, beside a checkpoint {:.3f} s: stall {:.2f} s, {:.2f} of writing the "
+        "state ({:.2f} s)\n",
+        step_s, s, s - step_s, (s - step_s) / writing_s, writing_s);
+  }
+  fmt::print("resident at most {} before the first checkpoint, {} with them\n",
+             format_bytes(trained.before), format_bytes(trained.peak));
+
+  const std::string last = fmt::format("{}/checkpoints/step-{}", scratch.path(), kSavedAfter[1]);
+  leave_the_page_cache(last);
+  std::filesystem::remove_all(scratch.path() + "/final");
+  const double resume_s = resume_seconds(job, last);
+  fmt::print("going on from it: first values in {:.2f} s, {:.2f} of reading the state ({:.2f} s)\n",
+             resume_s, resume_s / reading_s, reading_s);
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  return sluice::run_bench(argc, argv, "RUN.yaml [KEY=VALUE ...]", sluice::bench);
+}
