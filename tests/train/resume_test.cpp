@@ -3,16 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/checkpoint/checkpoints.h"
 #include "engine/checkpoint/state_reader.h"
 #include "tests/support/errors.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/train/crown_rows.h"
 
 namespace sluice::train {
@@ -105,6 +108,129 @@ TEST_P(Resume, GoesOnFromTheCheckpointsOfEveryOtherPlacementBitForBit) {
   }
   const Saved& after_the_skip = first.at("step-4");
   EXPECT_EQ(after_the_skip.position, (checkpoint::Position{4, 3, 1, 0}));
+}
+
+class SaverFaults : public testing::Test {
+ protected:
+  SaverFaults() {
+    job_.checkpoint.every = std::int64_t{2};
+    job_.checkpoint.keep = 100;
+    expected_ = run(job_);
+  }
+  /// The run goes on to the end that it has without faults; the steps that it has saved.
+  std::vector<std::int64_t> saved_by(const Job& job) {
+    Fingerprint seen;
+    Job watched = job;
+    watched.on_step = [&, inner = job.on_step](const data::StepRecord& record) {
+      if (inner) inner(record);
+      seen.losses.push_back(record.loss);
+    };
+    EXPECT_EQ(make_session(watched).run(), Outcome::kDone);
+    EXPECT_EQ(seen.losses, expected_.losses);
+    std::vector<std::int64_t> steps;
+    for (const auto& found : checkpoint::list_checkpoints(job.folder + "/checkpoints")) {
+      if (found.complete) steps.push_back(found.step);
+    }
+    return steps;
+  }
+  void new_folder() {
+    fs::remove_all(job_.folder);
+    fs::create_directories(job_.folder);
+  }
+
+  const TempFolder folder_;
+  Job job_ = tiny_job(folder_, tiny_llama());
+  Fingerprint expected_;
+};
+
+/// As a disk that is full: the first checkpoint finds no room, the second does.
+TEST_F(SaverFaults, ACheckpointThatFindsNoRoomIsGivenUpAndTheNextOneIsTried) {
+  for (const rlim_t room : {rlim_t{0}, rlim_t{100 << 10}}) {
+    new_folder();
+    std::optional<test::FileSizeLimit> limit;
+    Job job = job_;
+    job.on_step = [&](const data::StepRecord& record) {
+      if (record.step == 1) limit.emplace(room);
+      if (record.step == 3) limit.reset();
+    };
+    job.execution = Execution::kSerial;  // the checkpoint of step 2 has run when step 3 is told of
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(saved_by(job), std::vector<std::int64_t>{4});
+    const std::string said = testing::internal::GetCapturedStderr();
+    if (room > 0) {  // what is captured goes into a file too
+      EXPECT_NE(said.find("no checkpoint of step 2"), std::string::npos) << said;
+      EXPECT_NE(said.find("the run goes on"), std::string::npos) << said;
+    }
+    for (const auto& entry : fs::directory_iterator(job.folder + "/checkpoints")) {
+      EXPECT_EQ(entry.path().filename(), "step-4") << "nothing is left of the other";
+    }
+  }
+}
+
+TEST_F(SaverFaults, WhereNoFolderCanBeMadeTheRunGoesOnWithoutCheckpoints) {
+  new_folder();
+  std::ofstream(job_.folder + "/checkpoints") << "in the way";
+  EXPECT_EQ(saved_by(job_), std::vector<std::int64_t>{});
+  EXPECT_TRUE(fs::is_regular_file(job_.folder + "/checkpoints"));
+}
+
+/// Also when it is the last thing that the run does.
+TEST_F(SaverFaults, ARunThatIsStoppedAndCannotSaveSaysSo) {
+  new_folder();
+  std::ofstream(job_.folder + "/checkpoints") << "in the way";
+  std::atomic<int> signal{0};
+  job_.stop = &signal;
+  job_.on_step = [&](const data::StepRecord&) { signal = 15; };
+  EXPECT_EQ(make_session(job_).run(), Outcome::kStopped);
+}
+
+TEST_F(SaverFaults, OldOnesGoOnceANewOneIsWholeButThoseToKeep) {
+  new_folder();
+  job_.train.steps = 9;
+  job_.checkpoint.every = std::int64_t{1};
+  job_.checkpoint.keep = 2;
+  job_.checkpoint.keep_every = 3;
+  EXPECT_EQ(make_session(job_).run(), Outcome::kDone);
+  std::vector<std::int64_t> steps;
+  for (const auto& found : checkpoint::list_checkpoints(job_.folder + "/checkpoints")) {
+    EXPECT_TRUE(found.complete);
+    steps.push_back(found.step);
+  }
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{9, 8, 6, 3}));
+}
+
+/// A byte that the drive gives back otherwise is found in the program of first values.
+TEST_F(SaverFaults, AFlippedBitOfEachRecordIsNamed) {
+  const std::string last = job_.folder + "/checkpoints/step-4";
+  std::vector<std::uint64_t> offsets;
+  std::string name;
+  {
+    const checkpoint::StateReader reader(last, {});
+    for (const auto& record : reader.manifest().records) {
+      offsets.push_back(record.offset + record.bytes() - 5);
+    }
+    name = reader.manifest().files.at(0);
+  }
+  const fs::path file = fs::path(last) / name;
+  const auto flip = [&](std::uint64_t at) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(static_cast<std::streamoff>(at));
+    const int byte = stream.get();
+    stream.seekp(static_cast<std::streamoff>(at));
+    stream.put(static_cast<char>(byte ^ 1));
+  };
+  Job job = job_;
+  job.resume = last;
+  job.homes.sub_group_size = 3 * 48_KiB;  // cut otherwise
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    job.folder = folder_ / ("again-" + std::to_string(i));
+    fs::create_directories(job.folder);
+    flip(offsets[i]);
+    test::expect_error(Errc::kCheckpoint, {name, "the record of ", "is not what was written"},
+                       [&] { make_session(job).run(); });
+    flip(offsets[i]);
+  }
+  EXPECT_NO_THROW(make_session(job).run());
 }
 
 }  // namespace
