@@ -117,7 +117,9 @@ TEST_F(DamagedFolder, AManifestThatSomebodyWroteIsLookedAt) {
     vouch_for(changed.dump());
     expect_error(Errc::kCheckpoint, {word}, [&] { open(); });
   };
-  refused("/files/0", "../elsewhere", "'../elsewhere'");
+  for (const std::string name : {"../elsewhere", "model/elsewhere", ".", ""}) {
+    refused("/files/0", name, "'" + name + "'");
+  }
   refused("/files/0", "manifest.json", "manifest.json");
   refused("/beside", {{"../../secret", "0000000000000000"}}, "'../../secret'");
   refused("/beside", json::object(), "config.json");
