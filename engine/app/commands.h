@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/dtype.h"
+#include "engine/base/units.h"
+
 namespace sluice::app {
 
 struct TrainFlags {
@@ -18,6 +21,23 @@ int train(const std::string& file, const std::vector<std::string>& overrides,
 
 /// `sluice eval FILE [key=value...]`: the loss of the run's first weights on data.valid.
 void evaluate(const std::string& file, const std::vector<std::string>& overrides);
+
+struct ExportFlags {
+  DType dtype = DType::kBf16;
+  Bytes shard_size = 5_GiB;
+};
+
+/// `sluice export CHECKPOINT -o OUT`: the weights of a checkpoint, or of a run's newest one, as
+/// final/ has them.
+void export_weights(const std::string& checkpoint, const std::string& out,
+                    const ExportFlags& flags);
+
+/// `sluice checkpoint list RUN`: the newest first.
+void list_checkpoints(const std::string& run);
+/// `sluice checkpoint verify CHECKPOINT`, or all of a run: reads every byte; the process exit code.
+int verify_checkpoints(const std::string& checkpoint);
+/// `sluice checkpoint show CHECKPOINT`, or the newest of a run.
+void show_checkpoint(const std::string& checkpoint);
 
 /// `sluice doctor [FILE [key=value...]]`: what this machine gives a run, and what to change; the
 /// process exit code.

@@ -10,8 +10,10 @@
 #include "engine/app/commands.h"
 #include "engine/app/completion.h"
 #include "engine/app/environment.h"
+#include "engine/base/dtype.h"
 #include "engine/base/error.h"
 #include "engine/base/report.h"
+#include "engine/base/units.h"
 #include "engine/config/nearest.h"
 #include "engine/config/value.h"
 #include "engine/tensor/process.h"
@@ -31,6 +33,8 @@ struct Arguments {
   std::vector<std::string> train;
   std::vector<std::string> valid;
   std::string out;
+  std::string dtype = "bf16";
+  std::string shard_size = "5GiB";
   int code = 0;  // of the process, as the verb that ran has it
 };
 
@@ -124,6 +128,58 @@ void add_eval(CLI::App& app, Arguments& arguments) {
   examples(*eval, {"sluice eval run.yaml eval.batches=1000",
                    "sluice eval run.yaml model.path=runs/chat/final"});
   eval->callback([&] { cli::evaluate(arguments.file, arguments.overrides); });
+}
+
+/// As checkpoint.shard_size.
+sluice::Bytes shard_size_of(const std::string& text) {
+  using sluice::operator""_MiB;
+  const sluice::Bytes size = sluice::parse_bytes(text);
+  SLUICE_CHECK(size >= 1_MiB, kConfig,
+               fmt::format("--shard-size {}: files of at least 1MiB are made", text));
+  return size;
+}
+
+void add_export(CLI::App& app, Arguments& arguments) {
+  CLI::App* verb = app.add_subcommand(
+      "export", "a model's folder, as final/ is one, of the weights of a checkpoint");
+  verb->add_option("CHECKPOINT", arguments.file, "a checkpoint, or a run's folder: its newest one")
+      ->required();
+  verb->add_option("-o", arguments.out, "the folder to write, which must not exist")->required();
+  verb->add_option("--dtype", arguments.dtype, "of the weights: bf16 (as it is left out) or fp32")
+      ->check(CLI::IsMember({"bf16", "fp32"}));
+  verb->add_option("--shard-size", arguments.shard_size,
+                   "files of at most so much, 5GiB as it is left out; no tensor is cut");
+  examples(*verb, {"sluice export runs/chat -o chat-now",
+                   "sluice export runs/chat/checkpoints/step-500 --dtype fp32 -o chat-500"});
+  verb->callback([&] {
+    cli::export_weights(arguments.file, arguments.out,
+                        {arguments.dtype == "fp32" ? sluice::DType::kF32 : sluice::DType::kBf16,
+                         shard_size_of(arguments.shard_size)});
+  });
+}
+
+void add_checkpoint(CLI::App& app, Arguments& arguments) {
+  CLI::App* checkpoint =
+      app.add_subcommand("checkpoint", "look at checkpoints of runs (docs/checkpoints.md)");
+  checkpoint->require_subcommand(1);
+  CLI::App* list = checkpoint->add_subcommand("list", "those of a run, the newest first");
+  list->add_option("RUN", arguments.file, "a run's folder")->required();
+  examples(*list, {"sluice checkpoint list runs/chat"});
+  list->callback([&] { cli::list_checkpoints(arguments.file); });
+  CLI::App* verify = checkpoint->add_subcommand(
+      "verify", "read every byte and check it; exit code 5 where one is not as it was written");
+  verify->add_option("CHECKPOINT", arguments.file, "a checkpoint, or a run's folder: all of it")
+      ->required();
+  examples(*verify, {"sluice checkpoint verify runs/chat",
+                     "sluice checkpoint verify runs/chat/checkpoints/step-500"});
+  verify->callback([&] { arguments.code = cli::verify_checkpoints(arguments.file); });
+  CLI::App* show = checkpoint->add_subcommand(
+      "show", "position, settings, tensors and records of one, and what it goes on with");
+  show->add_option("CHECKPOINT", arguments.file, "a checkpoint, or a run's folder: its newest one")
+      ->required();
+  examples(*show, {"sluice checkpoint show runs/chat | less"});
+  show->callback([&] { cli::show_checkpoint(arguments.file); });
+  examples(*checkpoint, {"sluice checkpoint list runs/chat", "sluice checkpoint verify runs/chat"});
 }
 
 void add_doctor(CLI::App& app, Arguments& arguments) {
@@ -221,6 +277,8 @@ int run(int argc, char** argv) {
                     "sluice train run.yaml train.resume=must"});
 
   add_eval(app, arguments);
+  add_export(app, arguments);
+  add_checkpoint(app, arguments);
   add_doctor(app, arguments);
   add_config(app, arguments);
   add_data(app, arguments);

@@ -143,6 +143,10 @@ Start choose_start(const config::Config& config, const std::string& file,
   return {choose_name(config, file), {}, std::nullopt, false};
 }
 
+bool is_frozen(const std::string& key) {
+  return is_one_of(key, kFrozen);
+}
+
 void restore_numerics(const checkpoint::Settings& saved, config::Config& config) {
   const auto restore = [&](const char* key, auto& value) {
     const auto at = saved.find(key);
@@ -166,7 +170,7 @@ void compare_settings(const checkpoint::Settings& saved, const checkpoint::Setti
       continue;
     }
     std::string difference = fmt::format("{}: {} before, {} now", key, before->second, value);
-    if (is_one_of(key, kFrozen)) frozen.push_back(difference);
+    if (is_frozen(key)) frozen.push_back(difference);
     log::warning("the run goes on with another " + difference);
   }
   SLUICE_CHECK(frozen.empty() || change, kConfig,

@@ -30,6 +30,9 @@ Start choose_start(const config::Config& config, const std::string& file,
 /// The newest complete checkpoint of a run's folder; empty: none.
 std::string last_checkpoint(const std::string& run_folder);
 
+/// Whether the numbers of every step rest on what this key says: another value needs `--change`.
+bool is_frozen(const std::string& key);
+
 /// What `auto` came to in the run that saved it stays so: threads and chunk of the loss.
 void restore_numerics(const checkpoint::Settings& saved, config::Config& config);
 

@@ -59,6 +59,7 @@ class Parser {
     for (const auto& [name, sum] : object(root, "beside").items()) {
       m.beside[file_name_of(name)] = sum_of(sum, name);
     }
+    check(m.beside.contains("config.json"), "'beside' has no 'config.json'");
     for (const json& s : array(root, "segments")) m.segments.push_back(segment(s));
     for (const json& f : array(root, "files")) {
       m.files.push_back(file_name_of(text_of(f, "files")));

@@ -4,11 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/checkpoint/companions.h"
 #include "engine/checkpoint/file.h"
 #include "engine/checkpoint/state_writer.h"
+#include "engine/shape/hf_config.h"
 #include "nvme/sums.h"
 
 namespace sluice::checkpoint {
@@ -27,6 +30,7 @@ constexpr Bytes kMostBeside = 1_GiB;
 std::string text_of(const fs::path& path, Bytes most) {
   std::error_code none;
   if (!fs::exists(path, none)) damaged(path, "is not there");
+  if (!fs::is_regular_file(path, none)) damaged(path, "is no file");
   try {
     return read_text(path, most);
   } catch (const Error& e) {
@@ -121,6 +125,20 @@ void StateReader::check_model(const shape::Model& model) const {
                            folder_.string(), what));
 }
 
+shape::Model StateReader::model() const {
+  const fs::path folder = folder_ / kModelFolder;
+  try {
+    const Companions companions = read_companions(folder);
+    shape::Model model = shape::make_model(
+        shape::from_config(companions.config, fmt::format("{}: config", folder.string())));
+    check_model(model);
+    return model;
+  } catch (const Error& e) {
+    if (e.code != Errc::kConfig && e.code != Errc::kFormat) throw;
+    throw Error(Errc::kCheckpoint, e.what());
+  }
+}
+
 std::vector<StateReader::Piece> StateReader::pieces(int segment, std::uint64_t first_elem,
                                                     std::uint64_t elems) const {
   std::vector<Piece> pieces;
@@ -166,8 +184,10 @@ std::string StateReader::describe(std::size_t record) const {
 RecordSums::RecordSums(const StateReader& reader)
     : reader_(reader), sums_(reader.manifest().records.size()) {}
 
-void RecordSums::add(int segment, std::uint64_t first_elem, std::span<const float> state,
-                     std::size_t begin, std::size_t end) {
+std::vector<std::size_t> RecordSums::compare(int segment, std::uint64_t first_elem,
+                                             std::span<const float> state, std::size_t begin,
+                                             std::size_t end) {
+  std::vector<std::size_t> damaged;
   const std::uint64_t from = first_elem + begin;
   for (const auto& piece : reader_.pieces(segment, from, end - begin)) {
     const std::size_t at = piece.first_elem - first_elem;
@@ -175,12 +195,24 @@ void RecordSums::add(int segment, std::uint64_t first_elem, std::span<const floa
     // In this order: whoever completes the count sees all of the sum.
     own.sum += sum_of_state(first_elem, state, at, at + piece.elems);
     const Record& r = reader_.manifest().records[piece.record];
-    if ((own.elems += piece.elems) != r.elems || own.sum == r.sum) continue;
-    throw Error(Errc::kCheckpoint,
-                fmt::format("{} is not what was written (XXH3 {}, not {}); the checkpoint is "
-                            "damaged: go on from another one",
-                            reader_.describe(piece.record), hex(own.sum), hex(r.sum)));
+    const bool whole = (own.elems += piece.elems) == r.elems;
+    if (whole && own.sum != r.sum) damaged.push_back(piece.record);
   }
+  return damaged;
+}
+
+std::string RecordSums::damage(std::size_t record) const {
+  return fmt::format(
+      "{} is not what was written (XXH3 {}, not {}); the checkpoint is damaged: go on from "
+      "another one",
+      reader_.describe(record), hex(sums_[record].sum),
+      hex(reader_.manifest().records[record].sum));
+}
+
+void RecordSums::add(int segment, std::uint64_t first_elem, std::span<const float> state,
+                     std::size_t begin, std::size_t end) {
+  const auto damaged = compare(segment, first_elem, state, begin, end);
+  SLUICE_CHECK(damaged.empty(), kCheckpoint, damage(damaged.front()));
 }
 
 }  // namespace sluice::checkpoint

@@ -18,6 +18,7 @@
 
 #include "engine/base/ticket.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/shape/model.h"
 #include "nvme/options.h"
 #include "nvme/unaligned.h"
 
@@ -31,6 +32,8 @@ class StateReader {
   const Manifest& manifest() const { return manifest_; }
   /// Throws kConfig when the state is that of another model, naming the first difference.
   void check_model(const shape::Model& model) const;
+  /// That of its config.json, checked.
+  shape::Model model() const;
 
   /// Begins to read elements of a segment, whole grains, into `state`: master, m and v of them, one
   /// after the other, on kAlignment. However records are cut.
@@ -57,7 +60,7 @@ class StateReader {
 
 /// Adds up what was read of each record, in any order, and compares once a record is whole.
 ///
-/// Thread  add(): any, several at once
+/// Thread  any, several at once
 class RecordSums {
  public:
   explicit RecordSums(const StateReader& reader);
@@ -67,6 +70,12 @@ class RecordSums {
   /// written.
   void add(int segment, std::uint64_t first_elem, std::span<const float> state, std::size_t begin,
            std::size_t end);
+  /// The same for those who go on: such records, none or some.
+  std::vector<std::size_t> compare(int segment, std::uint64_t first_elem,
+                                   std::span<const float> state, std::size_t begin,
+                                   std::size_t end);
+  /// Of one of those, for messages.
+  std::string damage(std::size_t record) const;
 
  private:
   struct Sum {

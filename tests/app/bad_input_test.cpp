@@ -109,8 +109,8 @@ TEST_F(BadInput, AnUnknownVerbIsAnsweredWithTheNearestKnownOne) {
   refused("tets -R crown", {"no verb 'tets'", "did you mean 'test'?"});
   refused("test", {"the script ./sluice"});
   refused("config shw run.yaml", {"no verb 'shw'", "did you mean 'show'?", "sluice config --help"});
-  refused("run.yaml", {"no verb 'run.yaml'", "there are train, eval, doctor, config"});
-  refused("", {"no verb", "there are train, eval, doctor, config"});
+  refused("run.yaml", {"no verb 'run.yaml'", "there are train, eval, export, checkpoint, doctor"});
+  refused("", {"no verb", "there are train, eval, export, checkpoint, doctor"});
   refused("config",
           {"no verb", "there are show, validate, init, import-deepspeed, schema, reference"});
   refused("train run.yaml --dry-rn", {"no option '--dry-rn'", "did you mean '--dry-run'?"});

@@ -1,0 +1,201 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "cpu_adam/workers.h"
+#include "engine/app/commands.h"
+#include "engine/app/resume.h"
+#include "engine/base/clock.h"
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/checkpoint/checkpoints.h"
+#include "engine/checkpoint/companions.h"
+#include "engine/checkpoint/state_reader.h"
+#include "engine/checkpoint/state_scan.h"
+#include "engine/checkpoint/state_writer.h"
+#include "engine/checkpoint/writer.h"
+
+namespace sluice::app {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::Found;
+using checkpoint::Manifest;
+using checkpoint::StateReader;
+
+/// Sums and rounding by all cores.
+class Threads {
+ public:
+  checkpoint::Each each() const {
+    return [this](std::size_t count, const auto& work) { workers_.for_grains(count, work); };
+  }
+
+ private:
+  cpu_adam::Workers workers_{std::max(1U, std::thread::hardware_concurrency())};
+};
+
+/// Of the folder of a run; nullopt: it is none.
+std::optional<std::vector<Found>> checkpoints_of(const fs::path& named) {
+  std::error_code none;
+  SLUICE_CHECK(fs::is_directory(named, none), kConfig,
+               fmt::format("{} is no folder; name a checkpoint, or a run", named.string()));
+  const fs::path checkpoints = named / "checkpoints";
+  if (!fs::is_directory(checkpoints, none)) return std::nullopt;
+  return checkpoint::list_checkpoints(checkpoints);
+}
+
+/// The checkpoint that is named, or the newest complete one of the run that is.
+StateReader open_one(const fs::path& named) {
+  if (!checkpoints_of(named)) return {named, {}};
+  const std::string newest = last_checkpoint(named.string());
+  SLUICE_CHECK(!newest.empty(), kCheckpoint,
+               fmt::format("{}: has no complete checkpoint", named.string()));
+  return {newest, {}};
+}
+
+/// Of all files below; what goes meanwhile counts nothing.
+Bytes size_of(const fs::path& folder) {
+  Bytes bytes = 0;
+  std::error_code none;
+  for (auto at = fs::recursive_directory_iterator(folder, none);
+       at != fs::recursive_directory_iterator(); at.increment(none)) {
+    const auto size = at->is_regular_file(none) ? at->file_size(none) : 0;
+    if (!none) bytes += size;
+  }
+  return bytes;
+}
+
+/// What can be said without reading its state; empty: it is complete.
+std::string why_not_complete(const fs::path& checkpoint) {
+  try {
+    (void)StateReader(checkpoint, {}).model();
+    return {};
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+Bytes state_bytes(const Manifest& manifest) {
+  Bytes bytes = 0;
+  for (const auto& record : manifest.records) bytes += record.bytes();
+  return bytes;
+}
+
+/// Says what it finds; whether all is as it was written.
+bool verify(const fs::path& folder, const Threads& threads) {
+  bool whole = true;
+  const auto damaged = [&](const Error& e) {
+    log::error(e.what());
+    whole = false;
+  };
+  try {
+    const StateReader reader(folder, {});
+    (void)reader.model();
+    const Nanos begin = now_ns();
+    checkpoint::scan_state(reader, threads.each(), {[](const auto&) {}, damaged});
+    const double seconds = to_seconds(now_ns() - begin);
+    const Bytes bytes = state_bytes(reader.manifest());
+    fmt::print("{}: {}; {} records, {} read at {:.2f} GB/s\n", folder.string(),
+               whole ? "whole" : "damaged", reader.manifest().records.size(), format_bytes(bytes),
+               static_cast<double>(bytes) / 1e9 / seconds);
+  } catch (const Error& e) {
+    if (e.code != Errc::kCheckpoint && e.code != Errc::kIo) throw;
+    damaged(e);
+  }
+  return whole;
+}
+
+void show_state(const Manifest& m) {
+  fmt::print("\nsegments, and their tensors from which element on\n");
+  for (const auto& segment : m.segments) {
+    fmt::print("  {}: {} elements\n", segment.name, segment.elems);
+    for (const auto& tensor : segment.tensors) {
+      fmt::print("    {} [{}] from {}\n", tensor.name, fmt::join(tensor.shape, ", "),
+                 tensor.offset_elems);
+    }
+  }
+  fmt::print("\nrecords: XXH3, file, byte, bytes; master, m and v of which elements\n");
+  for (const auto& r : m.records) {
+    fmt::print("  {} {} {:>12} {:>10}  {}[{}:{}]\n", checkpoint::hex(r.sum), m.files[r.file],
+               r.offset, r.bytes(), m.segments[static_cast<std::size_t>(r.segment)].name,
+               r.first_elem, r.end_elem());
+  }
+}
+
+}  // namespace
+
+void export_weights(const std::string& checkpoint, const std::string& out,
+                    const ExportFlags& flags) {
+  const StateReader reader = open_one(checkpoint);
+  const Threads threads;
+  checkpoint::Writer writer(reader.model(), flags.dtype, out, flags.shard_size,
+                            checkpoint::read_companions(reader.folder() / checkpoint::kModelFolder),
+                            threads.each());
+  checkpoint::scan_state(reader, threads.each(),
+                         {[&](const checkpoint::StatePiece& piece) {
+                            writer.write(piece.segment, piece.first_elem, piece.master);
+                          },
+                          [](const Error& e) { throw Error(e); }});
+  writer.finish();
+  fmt::print("{}: {} weights of step {}, from {}\n", out, name_of(flags.dtype),
+             reader.manifest().position.step, reader.folder().string());
+}
+
+void list_checkpoints(const std::string& run) {
+  const auto all = checkpoints_of(run);
+  SLUICE_CHECK(all, kConfig,
+               fmt::format("{}: has no folder checkpoints, so it is no run that saved one", run));
+  fmt::print("{:>8}  {:>10}  {}\n", "step", "size", "folder");
+  for (const Found& found : *all) {
+    const std::string why = why_not_complete(found.folder);
+    fmt::print("{:>8}  {:>10}  {}  {}\n", found.step, format_bytes(size_of(found.folder)),
+               found.folder.string(), why.empty() ? "complete" : "not complete: " + why);
+  }
+}
+
+int verify_checkpoints(const std::string& named) {
+  std::vector<fs::path> folders;
+  if (const auto all = checkpoints_of(named)) {
+    SLUICE_CHECK(!all->empty(), kCheckpoint, fmt::format("{}: has no checkpoint", named));
+    for (const Found& found : *all) folders.push_back(found.folder);
+  } else {
+    folders.emplace_back(named);
+  }
+  const Threads threads;
+  const auto damaged = std::ranges::count_if(
+      folders, [&](const fs::path& folder) { return !verify(folder, threads); });
+  return damaged == 0 ? 0 : exit_code(Errc::kCheckpoint);
+}
+
+void show_checkpoint(const std::string& named) {
+  const StateReader reader = open_one(named);
+  const Manifest& m = reader.manifest();
+  fmt::print("{}: format {}, of sluice {}\n", reader.folder().string(),
+             checkpoint::kManifestVersion, m.sluice);
+  fmt::print("position: step {}, {} updates applied, {} skipped in a row, {} written to drives\n",
+             m.position.step, m.position.applied, m.position.skipped_in_row,
+             format_bytes(m.position.nvme_written));
+  fmt::print("state: {} in {} records of {} files\n", format_bytes(state_bytes(m)),
+             m.records.size(), m.files.size());
+  fmt::print("model: {} parameters in {} segments (model/config.json)\n",
+             reader.model().parameters(), m.segments.size());
+  fmt::print(
+      "goes on with: this model, wherever its state lives and however it is cut "
+      "(zero_optimization, tiers, aio)\n\n"
+      "settings; * frozen: the numbers of every step rest on it, another value needs --change\n");
+  for (const auto& [key, value] : m.settings) {
+    fmt::print("  {} {}: {}\n", is_frozen(key) ? '*' : ' ', key, value);
+  }
+  show_state(m);
+}
+
+}  // namespace sluice::app

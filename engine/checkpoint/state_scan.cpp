@@ -1,0 +1,152 @@
+#include "engine/checkpoint/state_scan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "engine/base/ticket.h"
+#include "engine/base/units.h"
+#include "engine/zero/options.h"
+#include "nvme/aligned.h"
+
+namespace sluice::checkpoint {
+namespace {
+
+// A piece is large enough for a drive and small enough for a cache or two to share; one is looked
+// at while the others come.
+constexpr std::uint64_t kPieceElems = 128 * kGrainElems;
+constexpr std::size_t kSlots = 6;
+
+struct Stretch {
+  int segment = 0;
+  std::uint64_t first_elem = 0, elems = 0;
+};
+
+/// Cuts the segments into pieces, however their records are cut.
+class Cutter {
+ public:
+  explicit Cutter(const Manifest& manifest) : segments_(manifest.segments) {}
+
+  std::optional<Stretch> next() {
+    while (segment_ < segments_.size() && at_ == segments_[segment_].elems) {
+      ++segment_;
+      at_ = 0;
+    }
+    if (segment_ == segments_.size()) return std::nullopt;
+    const std::uint64_t elems = std::min(kPieceElems, segments_[segment_].elems - at_);
+    const Stretch piece{static_cast<int>(segment_), at_, elems};
+    at_ += elems;
+    return piece;
+  }
+
+ private:
+  const std::vector<SegmentPlace>& segments_;
+  std::size_t segment_ = 0;
+  std::uint64_t at_ = 0;
+};
+
+/// Pieces on their way from the drive, in order.
+class Ring {
+ public:
+  explicit Ring(const StateReader& reader) : reader_(reader), pieces_(reader.manifest()) {
+    for (Slot& slot : slots_) fill(slot);
+  }
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+  /// The drive writes into the slots until then.
+  ~Ring() {
+    for (const Slot& slot : slots_) slot.read.wait_error();
+  }
+
+  struct Slot {
+    nvme::AlignedBytes room;
+    std::optional<Stretch> piece;
+    Ticket read;
+
+    std::span<float> state() const {
+      return {reinterpret_cast<float*>(room.get()), piece->elems * kStateParts.size()};
+    }
+  };
+  /// The oldest; it has no piece at the end.
+  Slot& front() { return slots_[front_]; }
+  /// Done with that one: it takes what comes next.
+  void pop() {
+    fill(slots_[front_]);
+    front_ = (front_ + 1) % kSlots;
+  }
+
+ private:
+  void fill(Slot& slot) {
+    slot.piece = pieces_.next();
+    if (!slot.piece) return;
+    if (slot.room == nullptr) {
+      slot.room = nvme::allocate_aligned(kPieceElems * zero::kStateBytesPerElem);
+    }
+    try {
+      slot.read = reader_.read(slot.piece->segment, slot.piece->first_elem, slot.state());
+    } catch (const Error&) {
+      TicketSource failed;  // its turn has not come yet, and others are on their way
+      slot.read = failed.ticket();
+      failed.fail(std::current_exception());
+    }
+  }
+
+  const StateReader& reader_;
+  Cutter pieces_;
+  std::array<Slot, kSlots> slots_;
+  std::size_t front_ = 0;
+};
+
+/// False: it cannot be read, which has been said.
+bool arrived(const StateReader& reader, const Ring::Slot& slot, const Looks& looks) {
+  try {
+    slot.read.wait();
+    return true;
+  } catch (const Error& e) {
+    if (e.code == Errc::kWatchdog) throw;
+    const Errc code = e.code == Errc::kFormat ? Errc::kCheckpoint : e.code;
+    const Stretch& piece = *slot.piece;
+    for (const auto& part : reader.pieces(piece.segment, piece.first_elem, piece.elems)) {
+      looks.damaged(Error(
+          code, fmt::format("{} cannot be read: {}", reader.describe(part.record), e.what())));
+    }
+    return false;
+  }
+}
+
+/// Records that are whole with this piece, and not what was written.
+std::vector<std::size_t> compare(RecordSums& sums, const Each& each, const Ring::Slot& slot) {
+  std::mutex mutex;
+  std::vector<std::size_t> damaged;
+  each(slot.piece->elems, [&](std::size_t begin, std::size_t end) {
+    const auto more =
+        sums.compare(slot.piece->segment, slot.piece->first_elem, slot.state(), begin, end);
+    const std::lock_guard lock(mutex);
+    damaged.insert(damaged.end(), more.begin(), more.end());
+  });
+  std::ranges::sort(damaged);
+  return damaged;
+}
+
+}  // namespace
+
+void scan_state(const StateReader& reader, const Each& each, const Looks& looks) {
+  RecordSums sums(reader);
+  for (Ring ring(reader); ring.front().piece; ring.pop()) {
+    const Ring::Slot& slot = ring.front();
+    if (!arrived(reader, slot, looks)) continue;
+    for (const std::size_t record : compare(sums, each, slot)) {
+      looks.damaged(Error(Errc::kCheckpoint, sums.damage(record)));
+    }
+    const Stretch& piece = *slot.piece;
+    looks.see({piece.segment, piece.first_elem, slot.state().first(piece.elems)});
+  }
+}
+
+}  // namespace sluice::checkpoint
