@@ -1,7 +1,8 @@
 /// What a power loss at any moment leaves of a checkpoint: nothing under its name, or all of it.
 ///
-/// A checkpoint is written, and every call that changed files is noted. Then, for each number of calls,
-/// the folder is made anew as a drive has it that lost everything but what was synced by then.
+/// A checkpoint is written, and every call that changed files is noted. Then, for each number of
+/// calls, the folder is made anew as a drive has it that lost everything but what was synced by
+/// then.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -109,6 +110,8 @@ TEST_P(StatePowerLoss, LeavesNothingUnderTheNameOrAllOfIt) {
     writer.publish();
     calls = recorder.calls();
   }
+  // Of what O_DIRECT is tried with.
+  std::erase_if(calls, [](const FileCall& c) { return c.path.string().ends_with("(deleted)"); });
   const fs::path partial = std::ranges::find(calls, Kind::kRename, &FileCall::kind)->path;
   ASSERT_GT(calls.size(), 20U);
 
@@ -122,8 +125,7 @@ TEST_P(StatePowerLoss, LeavesNothingUnderTheNameOrAllOfIt) {
       if (!now) continue;
       const fs::path there = left.path() / now->lexically_relative(root);
       fs::create_directories(there.parent_path());
-      const fs::path written =
-          root / "checkpoints" / "step-12" / file.lexically_relative(partial);
+      const fs::path written = root / "checkpoints" / "step-12" / file.lexically_relative(partial);
       if (drive.synced(file)) {
         fs::copy_file(written, there);
       } else {
@@ -135,9 +137,10 @@ TEST_P(StatePowerLoss, LeavesNothingUnderTheNameOrAllOfIt) {
     for (const Found& found : list_checkpoints(left.path() + "/checkpoints")) {
       EXPECT_TRUE(found.complete) << "after call " << after;
       const StateReader reader(found.folder, {});
-      scan_state(reader, in_one_piece_of_all,
-                 {[](const StatePiece&) {},
-                  [&](const Error& e) { ADD_FAILURE() << "after call " << after << ": " << e.what(); }});
+      scan_state(
+          reader, in_one_piece_of_all,
+          {[](const StatePiece&) {},
+           [&](const Error& e) { ADD_FAILURE() << "after call " << after << ": " << e.what(); }});
       whole = true;
     }
     EXPECT_TRUE(whole || !was_whole) << "gone again after call " << after;

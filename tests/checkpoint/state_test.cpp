@@ -224,7 +224,7 @@ TEST(State, OfAnotherModelIsRefusedByTheFirstDifference) {
   const StateReader reader(folder / "step-12", {});
   shape::Decoder d = small_model("gpt2").decoder;
   d.vocab += 1;
-  expect_error(Errc::kCheckpoint, {"transformer.wte.weight [130, 24]", "[131, 24]"},
+  expect_error(Errc::kConfig, {"transformer.wte.weight [130, 24]", "[131, 24]"},
                [&] { reader.check_model(shape::make_model(d)); });
 }
 
