@@ -18,9 +18,6 @@ using nlohmann::json;
 // A safetensors header is three deep: the table, a tensor, its numbers. A manifest is six:
 // segments, their tensors, the shapes of those.
 constexpr int kMaxDepth = 7;
-// A value takes up to a hundred bytes of memory for two of text. The largest models have 100,000
-// tensors, each eight values.
-constexpr std::size_t kMaxValues = std::size_t{1} << 21;
 
 Error refusal(std::string_view file, std::string_view reason) {
   return {Errc::kFormat,
@@ -32,13 +29,13 @@ Error refusal(std::string_view file, std::string_view reason) {
 /// Looks at each value as it is parsed, before more memory goes to the next.
 class Bounds {
  public:
-  explicit Bounds(std::string_view file) : file_(file) {}
+  Bounds(std::string_view file, std::size_t most) : file_(file), most_(most) {}
 
   void see(int depth, json::parse_event_t event, const json& parsed) {
     using Event = json::parse_event_t;
     if (depth > kMaxDepth) throw refusal(file_, "nested too deep");
-    if (event != Event::object_end && event != Event::array_end && ++values_ > kMaxValues) {
-      throw refusal(file_, fmt::format("more than {} values", kMaxValues));
+    if (event != Event::object_end && event != Event::array_end && ++values_ > most_) {
+      throw refusal(file_, fmt::format("more than {} values", most_));
     }
     if (event == Event::object_start) keys_.emplace_back();
     if (event == Event::object_end) keys_.pop_back();
@@ -52,18 +49,19 @@ class Bounds {
 
  private:
   std::string_view file_;
+  std::size_t most_;
   std::size_t values_ = 0;
   std::vector<std::set<std::string>> keys_;  // of each open table
 };
 
 }  // namespace
 
-json parse_bounded_json(std::string_view text, std::string_view file) {
+json parse_bounded_json(std::string_view text, std::string_view file, std::size_t most) {
   // The parser would take it for the end, and leave unread what follows.
   if (text.find('\0') != text.npos) throw refusal(file, "a zero byte in the text");
   try {
-    return json::parse(text, [bounds = Bounds(file)](int depth, json::parse_event_t event,
-                                                     const json& parsed) mutable {
+    return json::parse(text, [bounds = Bounds(file, most)](int depth, json::parse_event_t event,
+                                                           const json& parsed) mutable {
       bounds.see(depth, event, parsed);
       return true;
     });

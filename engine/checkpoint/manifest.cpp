@@ -17,6 +17,8 @@ namespace {
 
 using nlohmann::json;
 
+// A record is 13 of them: more than kMaxManifest has room for.
+constexpr std::size_t kMostValues = std::size_t{1} << 25;
 constexpr std::uint64_t kMostElems = std::uint64_t{1} << 50;  // no count of bytes overflows
 
 std::string file_name(std::size_t file) {
@@ -41,7 +43,7 @@ class Parser {
   explicit Parser(std::string_view file) : file_(file) {}
 
   Manifest parse(std::string_view text) const {
-    const json root = parse_bounded_json(text, file_);
+    const json root = parse_bounded_json(text, file_, kMostValues);
     check(root.is_object(), "is no table");
     const auto version = number(root, "version");
     SLUICE_CHECK(version <= static_cast<std::uint64_t>(kManifestVersion), kCheckpoint,

@@ -78,6 +78,10 @@ void StateWriter::seal(const Position& position, std::span<const std::uint64_t> 
   files_.clear();
   for (std::size_t i = 0; i < manifest_.records.size(); ++i) manifest_.records[i].sum = sums[i];
   const std::string text = to_json(manifest_);
+  SLUICE_CHECK(text.size() <= kMaxManifest, kBudget,
+               fmt::format("{}: {} records are more than a manifest may name; raise "
+                           "zero_optimization.sub_group_size",
+                           folder_.target().string(), manifest_.records.size()));
   write_text(folder_.path() / kManifestName, text);
   write_text(folder_.path() / kCompleteName,
              hex(nvme::sum_of(std::as_bytes(std::span(text)))) + "\n");

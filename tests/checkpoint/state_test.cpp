@@ -218,6 +218,15 @@ TEST(State, WhatALookThrowsEndsTheScanWhileReadsAreUnderWay) {
   });
 }
 
+/// More values than a list of tensors may have: 8 GiB of state in the smallest chunks.
+TEST(State, AManifestOfManyRecordsCanBeRead) {
+  Manifest manifest;
+  manifest.beside = {{"config.json", 0}};
+  manifest.segments = {{"layer.0", 165'000 * kGrainElems, {}}};
+  lay_out(manifest, {zero::make_chunks(manifest.segments[0].elems, kGrainElems)}, 1_GiB);
+  EXPECT_EQ(parse_manifest(to_json(manifest), "manifest.json").records, manifest.records);
+}
+
 TEST(State, OfAnotherModelIsRefusedByTheFirstDifference) {
   const TempFolder folder;
   save(small_model("gpt2"), folder / "step-12");
