@@ -129,8 +129,6 @@ Start choose_start(const config::Config& config, const std::string& file,
     if (lock) {
       const auto newest = newest_but(all, damaged);
       if (!newest) refuse_all_damaged(run, all.size());
-      checkpoint::remove_leftovers(checkpoints_of(run));
-      checkpoint::remove_leftovers(run);
       return {std::move(*existing), *newest, std::move(lock), true};
     }
   }
@@ -141,6 +139,11 @@ Start choose_start(const config::Config& config, const std::string& file,
                                            ? "is done: its final/ is there"
                                            : "has no complete checkpoint, or is at work"));
   return {choose_name(config, file), {}, std::nullopt, false};
+}
+
+void remove_leftovers(const std::string& run_folder) {
+  checkpoint::remove_leftovers(checkpoints_of(run_folder));
+  checkpoint::remove_leftovers(run_folder);
 }
 
 bool is_frozen(const std::string& key) {

@@ -21,11 +21,14 @@ struct Start {
   bool in_existing_folder() const { return lock.has_value(); }
 };
 
-/// `damaged`: checkpoints that were tried. Takes the lock of a folder in which the run goes on, and
-/// removes what a process that was ended left half done there. Throws kConfig; kCheckpoint when one
-/// is needed and there is none that is whole.
+/// `damaged`: checkpoints that were tried. Takes the lock of a folder in which the run goes on, if
+/// there is one. Changes nothing else. Throws kConfig; kCheckpoint when one is needed and there is
+/// none that is whole.
 Start choose_start(const config::Config& config, const std::string& file,
                    const std::set<std::string>& damaged);
+
+/// Removes what a process that was ended left half done in the folder, whose lock is ours.
+void remove_leftovers(const std::string& run_folder);
 
 /// The newest complete checkpoint of a run's folder; empty: none.
 std::string last_checkpoint(const std::string& run_folder);

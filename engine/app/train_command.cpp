@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "engine/app/commands.h"
@@ -54,12 +55,33 @@ std::string name_of_signal(int number) {
   return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP";
 }
 
-/// Of a run that ended before its time.
-std::string how_to_go_on(const std::string& file, const std::string& folder) {
+/// The command line of a run.
+struct Command {
+  const std::string& file;
+  const std::vector<std::string>& overrides;
+  const TrainFlags& flags;
+};
+
+/// As a shell takes it for one word.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/=,:+@%";
+  if (word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+/// Of a run that ended before its time: what is saved, and the command that goes on from it.
+std::string how_to_go_on(const Command& command, const std::string& folder) {
   const std::string last = last_checkpoint(folder);
   if (last.empty()) return "nothing is saved";
-  return fmt::format("saved: {}; `sluice train {} train.resume=auto` goes on from there", last,
-                     file);
+  std::string words = quoted(command.file);
+  for (const std::string& word : command.overrides) {
+    if (!word.starts_with("train.resume=")) words += " " + quoted(word);
+  }
+  return fmt::format("saved: {}; this goes on from there:\n  sluice train {} train.resume=auto",
+                     last, words);
 }
 
 /// A file in the run's folder that asks for a checkpoint; it is removed.
@@ -69,18 +91,56 @@ bool take_trigger(const std::filesystem::path& file) {
 }
 
 /// Runs in its own folder; an error also says what is saved.
-train::Outcome run_session(train::Session& session, const std::string& file,
+train::Outcome run_session(train::Session& session, const Command& command,
                            const std::string& folder) {
   try {
     return session.run();
   } catch (const Error& e) {
     if (e.code == Errc::kCheckpoint || last_checkpoint(folder).empty()) throw;
-    throw Error(e.code, fmt::format("{}\n{}", e.what(), how_to_go_on(file, folder)));
+    throw Error(e.code, fmt::format("{}\n{}", e.what(), how_to_go_on(command, folder)));
   }
 }
 
+/// Where a run tells of its steps, and who asks it for checkpoints.
+struct Told {
+  const config::Config& config;
+  Progress progress{config.logging};
+  std::optional<data::MetricsFile> metrics{};
+  data::StepRecord last{};
+
+  void connect(train::Job& job) {
+    job.on_step = [this](const data::StepRecord& record) {
+      metrics->append(record);
+      last = record;
+      progress.step(record);
+    };
+    job.stop = &stop_signal();
+    job.wants_checkpoint = [this] {
+      const auto& name = config.checkpoint.saves.trigger_file;
+      const bool asked = take_trigger(config.output_dir + "/" + name);
+      return take_save_signal() || asked;
+    };
+    job.before_checkpoint = [this] { metrics->sync(); };
+  }
+};
+
+/// The run's folder is ours from here on. False: another run has just made it.
+bool take_folder(Start& start, const train::Session& session) {
+  const std::string& folder = start.config.output_dir;
+  if (!start.in_existing_folder()) {
+    if (claim_run_folder(start.config) == Claim::kTaken) return false;
+    start.lock = RunLock::take(folder);
+  }
+  remove_leftovers(folder);
+  start.config.compute.threads = static_cast<unsigned>(session.numerics().threads);
+  start.config.compute.loss_chunk = session.numerics().loss_chunk;
+  describe_run(start.config,
+               describe_machine(session.numerics().threads, start.config.cpu_adam.isa));
+  return true;
+}
+
 /// None when another run took the folder between the choice of its name and the start.
-std::optional<int> run_from(Start start, const std::string& file, const TrainFlags& flags) {
+std::optional<int> run_from(Start start, const Command& command) {
   config::Config& config = start.config;
   const std::string& folder = config.output_dir;
   checkpoint::Settings saved;
@@ -90,52 +150,33 @@ std::optional<int> run_from(Start start, const std::string& file, const TrainFla
   }
   train::Job job = job_of(config, folder);
   job.resume = start.checkpoint;
-  std::optional<data::MetricsFile> metrics;
-  data::StepRecord last;
-  const Progress progress(config.logging);
-  job.on_step = [&](const data::StepRecord& record) {
-    metrics->append(record);
-    last = record;
-    progress.step(record);
-  };
-  job.stop = &stop_signal();
-  job.wants_checkpoint = [&] {
-    const bool asked = take_trigger(folder + "/" + config.checkpoint.saves.trigger_file);
-    return take_save_signal() || asked;
-  };
-  job.before_checkpoint = [&] { metrics->sync(); };
-
+  Told told{config};
+  told.connect(job);
   train::Session session(job);
-  compare_settings(saved, session.settings(), flags.change);
-  if (flags.dry_run) {
+  compare_settings(saved, session.settings(), command.flags.change);
+  if (command.flags.dry_run) {
     fmt::print("{}\n", session.report());
     return 0;
   }
-  config.compute.threads = static_cast<unsigned>(session.numerics().threads);
-  config.compute.loss_chunk = session.numerics().loss_chunk;
-  if (!start.in_existing_folder()) {
-    if (claim_run_folder(config) == Claim::kTaken) return std::nullopt;
-    start.lock = RunLock::take(folder);
-  }
-  describe_run(config, describe_machine(session.numerics().threads, config.cpu_adam.isa));
+  if (!take_folder(start, session)) return std::nullopt;
   watch_stop_signals(config.checkpoint.saves.save_on_signal
                          ? "stopping after the steps that are under way, which are saved"
                          : "stopping after the steps that are under way");
-  watch_save_signal();
   log::to_file(folder + "/train.log");
   const std::int64_t done = session.position().step;
-  metrics.emplace(folder + "/metrics.jsonl", done);
+  told.metrics.emplace(folder + "/metrics.jsonl", done);
   if (done > 0) log::info(fmt::format("{} goes on from {}", folder, start.checkpoint));
   log::info(session.report());
   const std::optional<double> bigram = bigram_baseline(session);
-  const train::Outcome outcome = run_session(session, file, folder);
+  const train::Outcome outcome = run_session(session, command, folder);
   if (outcome == train::Outcome::kDone) {
-    summarise(last, bigram, folder);
+    summarise(told.last, bigram, folder);
     return 0;
   }
   const int signal = stop_signal();
   log::warning(fmt::format("stopped by {} after step {} of {}; {}", name_of_signal(signal),
-                           std::max(last.step, done), session.steps(), how_to_go_on(file, folder)));
+                           std::max(told.last.step, done), session.steps(),
+                           how_to_go_on(command, folder)));
   constexpr int kSavedOnSignal = 75;
   return outcome == train::Outcome::kSaved ? kSavedOnSignal : 128 + signal;
 }
@@ -147,13 +188,14 @@ int train(const std::string& file, const std::vector<std::string>& overrides,
   const config::Config config = config::load(file, overrides, environment());
   log::set_level(config.logging.level);
   for (const std::string& warning : config.warnings) log::warning(warning);
+  watch_save_signal();  // from here on: before there is anything to save it must not end the run
   std::set<std::string> damaged;
   while (true) {
     Start start = choose_start(config, file, damaged);
     const std::string checkpoint = start.checkpoint;
     const bool may_pass_over = start.may_pass_over;
     try {
-      if (const auto code = run_from(std::move(start), file, flags)) return *code;
+      if (const auto code = run_from(std::move(start), {file, overrides, flags})) return *code;
     } catch (const Error& e) {
       if (e.code != Errc::kCheckpoint || !may_pass_over) throw;
       log::warning(fmt::format("{}; passed over", e.what()));

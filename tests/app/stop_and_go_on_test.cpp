@@ -219,6 +219,17 @@ TEST_F(GoOn, WhatDiffersIsSaidAndFrozenNumbersAskForTheFlag) {
               HasSubstr("goes on with another optimizer.lr: 0.0003 before, 0.001 now"));
 }
 
+/// The run goes on with a learning rate that no step survives.
+TEST_F(GoOn, ARunThatEndsWithAnErrorNamesWhatIsSaved) {
+  unfinished();
+  const Ending ending = train(
+      "name=mine optimizer.lr=1e3 optimizer.eps=1e-30 train.steps=100 train.on_nonfinite=stop");
+  EXPECT_EQ(ending.code, kNonFinite) << ending.said;
+  EXPECT_THAT(words_from(ending.said, "error: "),
+              AllOf(HasSubstr("saved: "), HasSubstr("runs/mine/checkpoints/step-"),
+                    HasSubstr("sluice train run.yaml name=mine optimizer.lr=1e3")));
+}
+
 TEST_F(GoOn, TwoRunsDoNotGoOnInOneFolder) {
   unfinished();
   const Ending ending = shell(
