@@ -10,8 +10,8 @@
 /// Wanted: at most 1.1 of the time that the state's bytes take at fio's rate: of writing; where the
 /// state is on the drive, from where it is read meanwhile, of both at once. Resume: from the first
 /// op to the end of the first values, wanted at most 1.2 of reading the state, or likewise of both
-/// where it is written to the drive. Memory: resident at most, with checkpoints and before the
-/// first.
+/// where it is written to the drive. Verify: reading and comparing all of it, wanted at least 0.8
+/// of fio's read rate. Memory: resident at most, with checkpoints and before the first.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -24,10 +24,12 @@
 
 #include "bench/median.h"
 #include "bench/train/harness.h"
+#include "cpu_adam/optimizer.h"
 #include "engine/app/environment.h"
 #include "engine/app/job_of.h"
 #include "engine/base/units.h"
 #include "engine/bench/fio.h"
+#include "engine/checkpoint/state_scan.h"
 #include "engine/config/load.h"
 #include "engine/executor/driver.h"
 #include "engine/memory/resident.h"
@@ -98,6 +100,17 @@ double resume_seconds(train::Job job, const std::string& checkpoint) {
   return to_seconds(end - begin);
 }
 
+/// All of it read, and its sums compared.
+double verify_seconds(const train::Job& job, const std::string& folder) {
+  const cpu_adam::Optimizer optimizer(job.cpu_adam);
+  const Nanos begin = now_ns();
+  const checkpoint::StateReader reader(folder, job.aio);
+  checkpoint::scan_state(
+      reader, [&](std::size_t count, const auto& work) { optimizer.for_grains(count, work); },
+      {[](const checkpoint::StatePiece&) {}, [](const Error& e) { throw Error(e); }});
+  return to_seconds(now_ns() - begin);
+}
+
 /// Which of the page cache's bytes are of the checkpoint: reads must come from the drive.
 void leave_the_page_cache(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -145,6 +158,10 @@ void measure(const std::string& file, const std::vector<std::string>& overrides)
              format_bytes(trained.before), format_bytes(trained.peak));
 
   const std::string last = fmt::format("{}/checkpoints/step-{}", scratch.path(), kSavedAfter[1]);
+  leave_the_page_cache(last);
+  const double verify_s = verify_seconds(job, last);
+  const double only_reading_s = static_cast<double>(state) / fio.read;
+  fmt::print("verify: {:.2f} s, {:.2f} of fio's read rate\n", verify_s, only_reading_s / verify_s);
   leave_the_page_cache(last);
   std::filesystem::remove_all(scratch.path() + "/final");
   const double resume_s = resume_seconds(job, last);
