@@ -184,13 +184,14 @@ void HostOps::decide(const OpBytes& op) {
   if (!record.applied) {
     ++control.skipped_in_row;
     const bool stop = rules_.train.on_nonfinite == OnNonFinite::kStop;
-    SLUICE_CHECK(!stop && control.skipped_in_row < rules_.train.max_skips, kNonFinite,
-                 fmt::format("step {}: loss {}, gradient norm {}; {}: lower optimizer.lr or look at "
-                             "the data",
-                             tag.step + 1, loss, gnorm,
-                             stop ? "train.on_nonfinite is stop"
-                                  : fmt::format("{} skipped steps in a row, train.max_skips is {}",
-                                                control.skipped_in_row, rules_.train.max_skips)));
+    SLUICE_CHECK(
+        !stop && control.skipped_in_row < rules_.train.max_skips, kNonFinite,
+        fmt::format("step {}: loss {}, gradient norm {}; {}: lower optimizer.lr or look at "
+                    "the data",
+                    tag.step + 1, loss, gnorm,
+                    stop ? "train.on_nonfinite is stop"
+                         : fmt::format("{} skipped steps in a row, train.max_skips is {}",
+                                       control.skipped_in_row, rules_.train.max_skips)));
   } else {
     control.applied = record.t;
     control.skipped_in_row = 0;
