@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ranges>
 #include <set>
 #include <string>
 #include <string_view>
@@ -87,14 +88,15 @@ void prune_checkpoints(const fs::path& checkpoints, const Keep& keep) {
     if (keep.every && found.step % *keep.every == 0) continue;
     old.push_back(found);
   }
-  for (auto found = old.rbegin(); found != old.rend(); ++found) {
-    fs::path doomed = found->folder;
+  for (const Found& found : std::views::reverse(old)) {
+    fs::path doomed = found.folder;
     doomed += fmt::format("{}removed", kPartial);
     // Its name goes first: whatever ends the process then, nobody takes half of it for a
     // checkpoint.
     std::error_code error;
-    fs::rename(found->folder, doomed, error);
-    check(error, "renaming it, to remove it,", found->folder);
+    fs::remove_all(doomed, error);  // of an earlier try
+    fs::rename(found.folder, doomed, error);
+    check(error, "renaming it, to remove it,", found.folder);
     sync_folder(checkpoints);
     fs::remove_all(doomed, error);
     check(error, "removing it", doomed);

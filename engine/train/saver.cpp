@@ -35,10 +35,7 @@ std::vector<std::uint64_t> sums_of(OpBytes::Bytes receipts) {
 }  // namespace
 
 Saver::Saver(const schedule::Setup& setup, const Job& job)
-    : setup_(setup),
-      job_(job),
-      folder_(fs::path(job.folder) / "checkpoints"),
-      companions_(job.companions) {
+    : job_(job), folder_(fs::path(job.folder) / "checkpoints"), companions_(job.companions) {
   if (companions_.config.is_null()) {
     companions_.config = shape::to_config_json(setup.model->decoder);
   }
@@ -109,16 +106,20 @@ std::optional<fs::path> Saver::publish(std::int64_t step) {
     SLUICE_CHECK(open.error.empty(), kIo, open.error);
     if (job_.before_checkpoint) job_.before_checkpoint();
     open.writer->publish();
-    const fs::path path = open.writer->target();
-    log::info(fmt::format("checkpoint {}: {} in {:.1f} s", path.string(),
-                          format_bytes(checkpoint::bytes_of(laid_out_)),
-                          to_seconds(now_ns() - open.begin)));
-    checkpoint::prune_checkpoints(folder_, {job_.checkpoint.keep, job_.checkpoint.keep_every});
-    return path;
   } catch (const std::exception& e) {
     log::error(fmt::format("no checkpoint of step {}: {}; the run goes on", step, e.what()));
     return std::nullopt;
   }
+  const fs::path path = open.writer->target();
+  log::info(fmt::format("checkpoint {}: {} in {:.1f} s", path.string(),
+                        format_bytes(checkpoint::bytes_of(laid_out_)),
+                        to_seconds(now_ns() - open.begin)));
+  try {
+    checkpoint::prune_checkpoints(folder_, {job_.checkpoint.keep, job_.checkpoint.keep_every});
+  } catch (const std::exception& e) {
+    log::error(fmt::format("old checkpoints stay: {}", e.what()));
+  }
+  return path;
 }
 
 }  // namespace sluice::train

@@ -24,7 +24,7 @@ namespace sluice::train {
 
 class Saver {
  public:
-  /// `setup` and `job` outlive it.
+  /// `job` outlives it.
   Saver(const schedule::Setup& setup, const Job& job);
 
   /// `nvme_written`: by the run so far.
@@ -45,7 +45,6 @@ class Saver {
   Open& open_of(std::int64_t step);
   bool failed(const Open& open);
 
-  const schedule::Setup& setup_;
   const Job& job_;
   const std::filesystem::path folder_;
   checkpoint::Companions companions_;
