@@ -23,11 +23,15 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Keys, or sections with a dot, that do not show in the bits of a step.
-constexpr std::array<std::string_view, 12> kFree = {
-    "version",   "name",        "output_dir", "zero_optimization.",
-    "tiers.",    "aio.",        "cpu_adam.",  "activation_checkpointing.",
-    "execution", "checkpoint.", "logging.",   "profile."};
-constexpr std::array<std::string_view, 3> kAlsoFree = {"train.resume", "limits.", "watchdog."};
+constexpr std::array<std::string_view, 16> kFree = {
+    "version",      "name",
+    "output_dir",   "zero_optimization.",
+    "tiers.",       "aio.",
+    "cpu_adam.",    "activation_checkpointing.",
+    "execution",    "checkpoint.",
+    "logging.",     "profile.",
+    "limits.",      "watchdog.",
+    "train.resume", "model."};  // the model itself is compared: StateReader::check_model
 /// Those that every step of the run rests on.
 constexpr std::array<std::string_view, 9> kFrozen = {"precision.",
                                                      "compute.",
@@ -98,47 +102,61 @@ Start from_folder(const config::Config& config, const std::string& file,
                fmt::format("train.resume: {} has no complete checkpoint", named.string()));
   const auto newest = newest_but(all, damaged);
   if (!newest) refuse_all_damaged(named, all.size());
-  return {choose_name(config, file), *newest, std::nullopt, run};
+  return {choose_name(config, file), *newest, false, std::nullopt, run};
+}
+
+/// In the folder of a run that is not done, if that can be: from its newest checkpoint that is
+/// whole, or from the beginning where it ended before it had one. nullopt: it is none of ours, is
+/// done, at work, or (`begun` only) has no checkpoint.
+std::optional<Start> in_folder(const config::Config& named, const std::set<std::string>& damaged,
+                               bool begun, Take take) {
+  const fs::path run = named.output_dir;
+  std::error_code none;
+  if (!fs::is_regular_file(run / kLockName, none)) return std::nullopt;
+  // First the lock: what is seen without it may change.
+  auto lock = take == Take::kYes ? RunLock::take(run.string()) : std::nullopt;
+  if (take == Take::kYes && !lock) {
+    log::warning(fmt::format("{}: another process is at work there", run.string()));
+    return std::nullopt;
+  }
+  if (finished(run)) return std::nullopt;
+  const std::vector<std::string> all = complete(run);
+  const bool nothing = checkpoint::list_checkpoints(checkpoints_of(run)).empty();
+  if (all.empty() && (begun || !nothing)) return std::nullopt;
+  const auto newest = newest_but(all, damaged);
+  if (!newest && !all.empty()) refuse_all_damaged(run, all.size());
+  return Start{named, newest.value_or(""), true, std::move(lock), true};
 }
 
 }  // namespace
+
+Start choose_start(const config::Config& config, const std::string& file,
+                   const std::set<std::string>& damaged, Take take) {
+  if (config.resume == "never") return {choose_name(config, file), {}, false, std::nullopt, false};
+  const bool must = config.resume == "must";
+  if (config.resume != "auto" && !must) return from_folder(config, file, damaged);
+  const std::vector<config::Config> runs = existing_runs(config, file);
+  for (const config::Config& named : runs) {
+    // Of counted names a new one is taken, rather than one that never got far.
+    if (auto start = in_folder(named, damaged, must || !config.name, take)) {
+      return std::move(*start);
+    }
+  }
+  SLUICE_CHECK(
+      !must, kCheckpoint,
+      runs.empty()
+          ? std::string("train.resume is must, and there is no run of this name")
+          : fmt::format("train.resume is must, and {} is done (its final/ is there), is at "
+                        "work, or has no complete checkpoint",
+                        runs.front().output_dir));
+  return {choose_name(config, file), {}, false, std::nullopt, false};
+}
 
 std::string last_checkpoint(const std::string& run_folder) {
   for (const auto& found : checkpoint::list_checkpoints(checkpoints_of(run_folder))) {
     if (found.complete) return found.folder.string();
   }
   return {};
-}
-
-Start choose_start(const config::Config& config, const std::string& file,
-                   const std::set<std::string>& damaged) {
-  const bool must = config.resume == "must";
-  if (config.resume == "never") return {choose_name(config, file), {}, std::nullopt, false};
-  if (config.resume != "auto" && !must) return from_folder(config, file, damaged);
-
-  auto existing = existing_run(config, file);
-  if (existing && !finished(existing->output_dir)) {
-    const fs::path run = existing->output_dir;
-    const std::vector<std::string> all = complete(run);
-    auto lock = all.empty() ? std::nullopt : RunLock::take(run.string());
-    // Of several runs with counted names, one that is at work is none of ours.
-    SLUICE_CHECK(all.empty() || lock || !config.name, kConfig,
-                 fmt::format("{}: another process is at work there: wait for it, or choose another "
-                             "name",
-                             run.string()));
-    if (lock) {
-      const auto newest = newest_but(all, damaged);
-      if (!newest) refuse_all_damaged(run, all.size());
-      return {std::move(*existing), *newest, std::move(lock), true};
-    }
-  }
-  SLUICE_CHECK(!must, kCheckpoint,
-               !existing ? std::string("train.resume is must, and there is no run of this name")
-                         : fmt::format("train.resume is must, and {} {}", existing->output_dir,
-                                       finished(existing->output_dir)
-                                           ? "is done: its final/ is there"
-                                           : "has no complete checkpoint, or is at work"));
-  return {choose_name(config, file), {}, std::nullopt, false};
 }
 
 void remove_leftovers(const std::string& run_folder) {
@@ -151,16 +169,18 @@ bool is_frozen(const std::string& key) {
 }
 
 void restore_numerics(const checkpoint::Settings& saved, config::Config& config) {
-  const auto restore = [&](const char* key, auto& value) {
+  const auto restore = [&](const char* key, auto& value, std::int64_t most) {
     const auto at = saved.find(key);
     if (value || at == saved.end()) return;
     typename std::remove_reference_t<decltype(value)>::value_type n{};
     const std::string& text = at->second;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-    if (error == std::errc() && n > 0) value = n;
+    SLUICE_CHECK(error == std::errc() && n > 0 && std::int64_t{n} <= most, kCheckpoint,
+                 fmt::format("the checkpoint says {}: {}, which no run has", key, text));
+    value = n;
   };
-  restore("compute.threads", config.compute.threads);
-  restore("compute.loss_chunk", config.compute.loss_chunk);
+  restore("compute.threads", config.compute.threads, 4096);  // as docs/config.md has them
+  restore("compute.loss_chunk", config.compute.loss_chunk, 1 << 30);
 }
 
 void compare_settings(const checkpoint::Settings& saved, const checkpoint::Settings& now,
@@ -168,8 +188,7 @@ void compare_settings(const checkpoint::Settings& saved, const checkpoint::Setti
   std::vector<std::string> frozen;
   for (const auto& [key, value] : now) {
     const auto before = saved.find(key);
-    if (before == saved.end() || before->second == value || is_one_of(key, kFree) ||
-        is_one_of(key, kAlsoFree)) {
+    if (before == saved.end() || before->second == value || is_one_of(key, kFree)) {
       continue;
     }
     std::string difference = fmt::format("{}: {} before, {} now", key, before->second, value);

@@ -15,23 +15,24 @@ namespace sluice::app {
 struct Start {
   config::Config config;        ///< with its name decided
   std::string checkpoint;       ///< folder; empty: with its first weights
-  std::optional<RunLock> lock;  ///< of an existing folder, in which the run goes on
+  bool existing = false;        ///< in a folder that was there before
+  std::optional<RunLock> lock;  ///< of the folder, once it is ours
   bool may_pass_over = false;   ///< a damaged checkpoint: an older one will do
-
-  bool in_existing_folder() const { return lock.has_value(); }
 };
 
-/// `damaged`: checkpoints that were tried. Takes the lock of a folder in which the run goes on, if
-/// there is one. Changes nothing else. Throws kConfig; kCheckpoint when one is needed and there is
+enum class Take { kNo, kYes };
+
+/// `damaged`: checkpoints that were tried. With Take::kYes takes the lock of a folder in which the
+/// run goes on. Changes nothing else. Throws kConfig; kCheckpoint when one is needed and there is
 /// none that is whole.
 Start choose_start(const config::Config& config, const std::string& file,
-                   const std::set<std::string>& damaged);
-
-/// Removes what a process that was ended left half done in the folder, whose lock is ours.
-void remove_leftovers(const std::string& run_folder);
+                   const std::set<std::string>& damaged, Take take);
 
 /// The newest complete checkpoint of a run's folder; empty: none.
 std::string last_checkpoint(const std::string& run_folder);
+
+/// Removes what a process that was ended left half done in the folder, whose lock is ours.
+void remove_leftovers(const std::string& run_folder);
 
 /// Whether the numbers of every step rest on what this key says: another value needs `--change`.
 bool is_frozen(const std::string& key);

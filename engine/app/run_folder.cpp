@@ -111,22 +111,28 @@ config::Config choose_name(const config::Config& config, const std::string& file
   return named;
 }
 
-std::optional<config::Config> existing_run(const config::Config& config, const std::string& file) {
+std::vector<config::Config> existing_runs(const config::Config& config, const std::string& file) {
+  std::vector<config::Config> runs;
+  const auto add = [&](config::Config named) {
+    if (exists(named.output_dir)) runs.insert(runs.begin(), std::move(named));
+  };
   if (config.name) {
-    config::Config named = named_folder(config, *config.name);
-    return exists(named.output_dir) ? std::optional(std::move(named)) : std::nullopt;
+    add(named_folder(config, *config.name));
+    return runs;
   }
-  std::optional<config::Config> newest;
-  for (int i = 1;; ++i) {
-    config::Config named = numbered(config, name_after(file), i);
-    if (!exists(named.output_dir)) return newest;
-    newest = std::move(named);
-    if (config.output_dir.find("${name}") == std::string::npos) return newest;
+  // One that was removed leaves a gap.
+  constexpr int kLongestGap = 16;
+  for (int i = 1, last = 0; i <= last + kLongestGap; ++i) {
+    const std::size_t before = runs.size();
+    add(numbered(config, name_after(file), i));
+    if (runs.size() > before) last = i;
+    if (config.output_dir.find("${name}") == std::string::npos) break;
   }
+  return runs;
 }
 
 std::optional<RunLock> RunLock::take(const std::string& folder) {
-  const std::string path = folder + "/lock";
+  const std::string path = folder + "/" + kLockName;
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   SLUICE_CHECK(fd >= 0, kConfig,
                fmt::format("cannot write into {}: {}; make it writable, or choose another name",

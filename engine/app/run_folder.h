@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/config/config.h"
 
@@ -16,9 +17,11 @@ namespace sluice::app {
 /// exists, or none can be made there.
 config::Config choose_name(const config::Config& config, const std::string& file);
 
-/// The folder of the run of this name that there is already, of several (name: auto) the newest.
-/// nullopt: none. The config with that name.
-std::optional<config::Config> existing_run(const config::Config& config, const std::string& file);
+/// The runs of this name that there are already, of several (name: auto) the newest first: the
+/// config with their names.
+std::vector<config::Config> existing_runs(const config::Config& config, const std::string& file);
+
+inline constexpr const char* kLockName = "lock";
 
 /// Whoever has it is the only one that writes into the run's folder; it goes with its process.
 class RunLock {

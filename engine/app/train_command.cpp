@@ -52,7 +52,11 @@ void summarise(const data::StepRecord& last, const std::optional<double>& bigram
 }
 
 std::string name_of_signal(int number) {
-  return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP";
+  for (const auto& [known, name] :
+       {std::pair{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}}) {
+    if (number == known) return name;
+  }
+  return fmt::format("signal {}", number);
 }
 
 /// The command line of a run.
@@ -73,8 +77,7 @@ std::string quoted(const std::string& word) {
 }
 
 /// Of a run that ended before its time: what is saved, and the command that goes on from it.
-std::string how_to_go_on(const Command& command, const std::string& folder) {
-  const std::string last = last_checkpoint(folder);
+std::string how_to_go_on(const Command& command, const std::string& last) {
   if (last.empty()) return "nothing is saved";
   std::string words = quoted(command.file);
   for (const std::string& word : command.overrides) {
@@ -90,14 +93,14 @@ bool take_trigger(const std::filesystem::path& file) {
   return std::filesystem::remove(file, none);
 }
 
-/// Runs in its own folder; an error also says what is saved.
+/// Runs in its own folder; an error also says what is saved: `last`, which changes meanwhile.
 train::Outcome run_session(train::Session& session, const Command& command,
-                           const std::string& folder) {
+                           const std::string& last) {
   try {
     return session.run();
   } catch (const Error& e) {
-    if (e.code == Errc::kCheckpoint || last_checkpoint(folder).empty()) throw;
-    throw Error(e.code, fmt::format("{}\n{}", e.what(), how_to_go_on(command, folder)));
+    if (e.code == Errc::kCheckpoint || last.empty()) throw;
+    throw Error(e.code, fmt::format("{}\n{}", e.what(), how_to_go_on(command, last)));
   }
 }
 
@@ -107,6 +110,7 @@ struct Told {
   Progress progress{config.logging};
   std::optional<data::MetricsFile> metrics{};
   data::StepRecord last{};
+  std::string saved{};  ///< the newest checkpoint of the run's folder that is known to be whole
 
   void connect(train::Job& job) {
     job.on_step = [this](const data::StepRecord& record) {
@@ -121,13 +125,14 @@ struct Told {
       return take_save_signal() || asked;
     };
     job.before_checkpoint = [this] { metrics->sync(); };
+    job.on_checkpoint = [this](const std::string& folder) { saved = folder; };
   }
 };
 
 /// The run's folder is ours from here on. False: another run has just made it.
 bool take_folder(Start& start, const train::Session& session) {
   const std::string& folder = start.config.output_dir;
-  if (!start.in_existing_folder()) {
+  if (!start.existing) {
     if (claim_run_folder(start.config) == Claim::kTaken) return false;
     start.lock = RunLock::take(folder);
   }
@@ -140,7 +145,8 @@ bool take_folder(Start& start, const train::Session& session) {
 }
 
 /// None when another run took the folder between the choice of its name and the start.
-std::optional<int> run_from(Start start, const Command& command) {
+std::optional<int> run_from(Start& start, const Command& command,
+                            const std::set<std::string>& damaged) {
   config::Config& config = start.config;
   const std::string& folder = config.output_dir;
   checkpoint::Settings saved;
@@ -150,7 +156,11 @@ std::optional<int> run_from(Start start, const Command& command) {
   }
   train::Job job = job_of(config, folder);
   job.resume = start.checkpoint;
+  for (const std::string& folder_of : damaged) {
+    if (start.existing) job.damaged.insert(std::filesystem::path(folder_of).filename().string());
+  }
   Told told{config};
+  if (start.existing) told.saved = start.checkpoint;
   told.connect(job);
   train::Session session(job);
   compare_settings(saved, session.settings(), command.flags.change);
@@ -166,9 +176,15 @@ std::optional<int> run_from(Start start, const Command& command) {
   const std::int64_t done = session.position().step;
   told.metrics.emplace(folder + "/metrics.jsonl", done);
   if (done > 0) log::info(fmt::format("{} goes on from {}", folder, start.checkpoint));
+  if (start.existing && told.metrics->last_step() != done) {
+    log::warning(
+        fmt::format("{}/metrics.jsonl ends with step {}, the checkpoint is of step {}: the "
+                    "lines between are missing",
+                    folder, told.metrics->last_step(), done));
+  }
   log::info(session.report());
   const std::optional<double> bigram = bigram_baseline(session);
-  const train::Outcome outcome = run_session(session, command, folder);
+  const train::Outcome outcome = run_session(session, command, told.saved);
   if (outcome == train::Outcome::kDone) {
     summarise(told.last, bigram, folder);
     return 0;
@@ -176,7 +192,7 @@ std::optional<int> run_from(Start start, const Command& command) {
   const int signal = stop_signal();
   log::warning(fmt::format("stopped by {} after step {} of {}; {}", name_of_signal(signal),
                            std::max(told.last.step, done), session.steps(),
-                           how_to_go_on(command, folder)));
+                           how_to_go_on(command, told.saved)));
   constexpr int kSavedOnSignal = 75;
   return outcome == train::Outcome::kSaved ? kSavedOnSignal : 128 + signal;
 }
@@ -191,15 +207,15 @@ int train(const std::string& file, const std::vector<std::string>& overrides,
   watch_save_signal();  // from here on: before there is anything to save it must not end the run
   std::set<std::string> damaged;
   while (true) {
-    Start start = choose_start(config, file, damaged);
-    const std::string checkpoint = start.checkpoint;
-    const bool may_pass_over = start.may_pass_over;
+    Start start = choose_start(config, file, damaged, flags.dry_run ? Take::kNo : Take::kYes);
     try {
-      if (const auto code = run_from(std::move(start), {file, overrides, flags})) return *code;
+      if (const auto code = run_from(start, {file, overrides, flags}, damaged)) return *code;
     } catch (const Error& e) {
-      if (e.code != Errc::kCheckpoint || !may_pass_over) throw;
+      if (e.code != Errc::kCheckpoint || !start.may_pass_over) throw;
       log::warning(fmt::format("{}; passed over", e.what()));
-      damaged.insert(checkpoint);
+      damaged.insert(start.checkpoint);
+      // Ours, just made, and of no step: its name is needed again.
+      if (!start.existing && start.lock) std::filesystem::remove_all(start.config.output_dir);
     }
   }
 }

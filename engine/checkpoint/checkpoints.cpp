@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <ranges>
+#include <regex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -47,15 +48,20 @@ std::optional<Found> parse(const fs::path& path) {
   return Found{path, *step, *copy, fs::is_regular_file(path / kCompleteName, none)};
 }
 
-std::vector<fs::path> entries_of(const fs::path& folder) {
-  std::vector<fs::path> entries;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) entries.push_back(entry.path());
-  return entries;
-}
-
 void check(const std::error_code& error, const char* what, const fs::path& path) {
   SLUICE_CHECK(!error, kIo, fmt::format("{}: {} failed: {}", path.string(), what, error.message()));
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  fs::directory_iterator at(folder, error);
+  if (error == std::errc::no_such_file_or_directory) return entries;
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
+    entries.push_back(at->path());
+  }
+  check(error, "listing it", folder);
+  return entries;
 }
 
 }  // namespace
@@ -80,23 +86,26 @@ fs::path new_checkpoint(const fs::path& checkpoints, std::int64_t step) {
   return path;
 }
 
-void prune_checkpoints(const fs::path& checkpoints, const Keep& keep) {
+void prune_checkpoints(const fs::path& checkpoints, const std::string& latest, const Keep& keep) {
+  const std::vector<Found> all = list_checkpoints(checkpoints);
+  auto found = std::ranges::find(all, latest,
+                                 [](const Found& one) { return one.folder.filename().string(); });
   std::vector<Found> old;
-  std::int64_t complete = 0;
-  for (const Found& found : list_checkpoints(checkpoints)) {
-    if (!found.complete || ++complete <= keep.newest) continue;
-    if (keep.every && found.step % *keep.every == 0) continue;
-    old.push_back(found);
+  for (std::int64_t whole = 0; found != all.end(); ++found) {
+    if (!found->complete || keep.damaged.contains(found->folder.filename().string())) continue;
+    if (++whole <= keep.newest) continue;
+    if (keep.every && found->step % *keep.every == 0) continue;
+    old.push_back(*found);
   }
-  for (const Found& found : std::views::reverse(old)) {
-    fs::path doomed = found.folder;
+  for (const Found& doomed_one : std::views::reverse(old)) {
+    fs::path doomed = doomed_one.folder;
     doomed += fmt::format("{}removed", kPartial);
     // Its name goes first: whatever ends the process then, nobody takes half of it for a
     // checkpoint.
     std::error_code error;
     fs::remove_all(doomed, error);  // of an earlier try
-    fs::rename(found.folder, doomed, error);
-    check(error, "renaming it, to remove it,", found.folder);
+    fs::rename(doomed_one.folder, doomed, error);
+    check(error, "renaming it, to remove it,", doomed_one.folder);
     sync_folder(checkpoints);
     fs::remove_all(doomed, error);
     check(error, "removing it", doomed);
@@ -104,12 +113,19 @@ void prune_checkpoints(const fs::path& checkpoints, const Keep& keep) {
 }
 
 void remove_leftovers(const fs::path& folder) {
+  // As TemporaryFolder, prune_checkpoints() and the app name them; what people put there stays.
+  static const std::regex kLeft(
+      R"(((step-\d+(\.\d+)?|final)\.partial-(\d+-\d+|removed))|((config\.resolved\.yaml|env\.json)\.partial-0))");
   for (const fs::path& path : entries_of(folder)) {
-    if (path.filename().string().find(kPartial) == std::string::npos) continue;
-    log::info(fmt::format("{}: left by a run that was ended; removed", path.string()));
+    if (!std::regex_match(path.filename().string(), kLeft)) continue;
     std::error_code error;
     fs::remove_all(path, error);
-    check(error, "removing it", path);
+    if (error) {
+      log::warning(fmt::format("{}: left by a run that was ended, and cannot be removed: {}",
+                               path.string(), error.message()));
+    } else {
+      log::info(fmt::format("{}: left by a run that was ended; removed", path.string()));
+    }
   }
 }
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace sluice::checkpoint {
@@ -20,7 +22,8 @@ struct Found {
   bool complete = false;
 };
 
-/// The newest first: the highest step, of these the highest copy. None where there is no folder.
+/// The newest first: the highest step, of these the highest copy. None where there is no folder;
+/// one that cannot be read is an error.
 std::vector<Found> list_checkpoints(const std::filesystem::path& checkpoints);
 
 /// A name for a new one, that stands nowhere yet.
@@ -29,13 +32,17 @@ std::filesystem::path new_checkpoint(const std::filesystem::path& checkpoints, s
 struct Keep {
   std::int64_t newest = 3;              ///< at least 1
   std::optional<std::int64_t> every{};  ///< those of whole multiples of so many steps stay too
+  std::set<std::string> damaged{};      ///< names of folders that are complete in name only
 };
 /// Removes complete ones that need not be kept, oldest first, each under a name that
-/// remove_leftovers() knows. What is broken stays where it is.
-void prune_checkpoints(const std::filesystem::path& checkpoints, const Keep& keep);
+/// remove_leftovers() knows. `latest` is whole and counts first: what is newer than it was passed
+/// over when the run went on. That stays, with what is broken.
+void prune_checkpoints(const std::filesystem::path& checkpoints, const std::string& latest,
+                       const Keep& keep);
 
-/// Removes what a writer or prune_checkpoints() left half done when its process ended: nobody else
-/// may be at work there.
+/// Removes what a writer (here or of final weights), a new file of a run's folder or
+/// prune_checkpoints() left half done when its process ended; what cannot be removed is said.
+/// Nobody else may be at work there.
 void remove_leftovers(const std::filesystem::path& folder);
 
 }  // namespace sluice::checkpoint

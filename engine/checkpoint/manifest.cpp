@@ -50,6 +50,8 @@ class Parser {
                  fmt::format("{}: has version {}, this sluice reads up to {}: it was made by a "
                              "newer one; go on with that",
                              file_, version, kManifestVersion));
+    check(version == static_cast<std::uint64_t>(kManifestVersion),
+          fmt::format("has version {}", version));
     Manifest m;
     m.sluice = string(root, "sluice");
     const json& position = object(root, "position");

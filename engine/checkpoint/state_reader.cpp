@@ -123,6 +123,11 @@ void StateReader::check_model(const shape::Model& model) const {
                fmt::format("{}: is of another model: {}; name that one, or begin anew "
                            "(train.resume=never)",
                            folder_.string(), what));
+  SLUICE_CHECK(this->model().decoder == model.decoder, kConfig,
+               fmt::format("{}: is of a model of the same shapes whose config.json says something "
+                           "else (heads, norms, positions, ...): compare it with yours, or begin "
+                           "anew (train.resume=never)",
+                           (folder_ / kModelFolder / "config.json").string()));
 }
 
 shape::Model StateReader::model() const {
@@ -131,7 +136,10 @@ shape::Model StateReader::model() const {
     const Companions companions = read_companions(folder);
     shape::Model model = shape::make_model(
         shape::from_config(companions.config, fmt::format("{}: config", folder.string())));
-    check_model(model);
+    const std::string what = difference(manifest_.segments, places_of(model));
+    SLUICE_CHECK(what.empty(), kCheckpoint,
+                 fmt::format("{}: its state is of another model than its config.json: {}",
+                             folder_.string(), what));
     return model;
   } catch (const Error& e) {
     if (e.code != Errc::kConfig && e.code != Errc::kFormat) throw;

@@ -1,12 +1,11 @@
 /// Writes one checkpoint of a run: records of its state, as they lie in memory, then what they
 /// mean.
 ///
-/// Order   files, each synced; manifest.json, synced; COMPLETE, which has the manifest's sum,
-/// synced;
-///         only then the folder's name. A folder under its name is whole, unless somebody changed
-///         it
-/// Owns    a temporary folder beside the target, until publish(); dropped before that it leaves
-/// nothing Thread  write(): any, several at once on different records; the rest one at a time
+/// Order   files, each synced; manifest.json, synced; COMPLETE, with the manifest's sum, synced; at
+///         last the folder's name: under it a folder is whole, unless somebody changed it
+/// Owns    a temporary folder beside the target, until publish(); a StateWriter dropped before that
+///         leaves nothing
+/// Thread  write(): any, several at once on different records; the rest one at a time
 /// Throws  kConfig when the target exists; kBudget when the disk is too full, before anything is
 ///         written; kIo; as nvme::UnalignedFiles. After an error only dropping it is left
 #pragma once

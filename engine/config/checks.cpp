@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -126,6 +128,16 @@ void check_precision(const Config& c, const Checker& at) {
   }
 }
 
+/// A run removes it: it may be nothing that the run writes.
+void check_trigger(const Config& c, const Checker& at) {
+  constexpr std::array<std::string_view, 9> kOurs = {
+      "lock",  "metrics.jsonl", "train.log", "config.resolved.yaml", "env.json", "checkpoints",
+      "final", "nvme",          "trace.json"};
+  if (std::ranges::find(kOurs, c.checkpoint.saves.trigger_file) != kOurs.end()) {
+    at.refuse("checkpoint.trigger_file", "a run has a file of that name; choose another");
+  }
+}
+
 void warn(Config& c) {
   const auto* warmup = std::get_if<std::int64_t>(&c.scheduler.warmup_steps);
   if (warmup && c.train.steps && *c.train.steps > 0 && *warmup > *c.train.steps) {
@@ -145,6 +157,7 @@ void check_together(Config& config, const Places& places, const std::string& fil
   settle_batch(config.train, at);
   check_tokens(config, at);
   check_precision(config, at);
+  check_trigger(config, at);
   warn(config);
 }
 

@@ -209,7 +209,7 @@ std::vector<DeepSpeedKey> drive_keys() {
 std::vector<DeepSpeedKey> other_keys() {
   const std::string metrics = "metrics.jsonl has every step; read it with the tool of your choice";
   const std::string profile = "profile.steps writes a trace of every operation";
-  const std::string saving = "what a run saves is its final/, as safetensors";
+  const std::string saving = "checkpoints of a run have a form of their own (docs/checkpoints.md)";
   const std::string layers =
       "layers are run again where that saves memory (activation_checkpointing.policy)";
   const std::string plan = "the plan decides, by simulating the step";

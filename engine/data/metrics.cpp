@@ -3,20 +3,16 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string_view>
 
 #include "engine/base/error.h"
 
 namespace sluice::data {
 namespace {
-
-std::string content(const Descriptor& file) {
-  std::string text(file.size(), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return text;
-}
 
 /// Shares need no more than this, and a line stays short.
 double rounded(double share) {
@@ -31,15 +27,31 @@ std::int64_t step_of(std::string_view line, const std::string& path, int number)
   return json["step"].get<std::int64_t>();
 }
 
-/// The bytes of whole lines up to the first of a step after `done`.
-std::uint64_t bytes_to_keep(const std::string& text, std::int64_t done, const std::string& path) {
-  std::size_t keep = 0;
+struct Kept {
+  std::uint64_t bytes = 0;
+  std::int64_t last_step = 0;
+};
+
+/// The whole lines up to the first of a step after `done`, looked at piece by piece.
+Kept lines_to_keep(const Descriptor& file, std::int64_t done, const std::string& path) {
+  constexpr std::uint64_t kPiece = 1 << 20;
+  Kept kept;
+  std::string text;  // from kept.bytes on
   int number = 1;
-  for (std::size_t end; (end = text.find('\n', keep)) != std::string::npos; keep = end + 1) {
-    const std::string_view line = std::string_view(text).substr(keep, end - keep);
-    if (step_of(line, path, number++) > done) break;
+  for (std::uint64_t at = 0, size = file.size(); at < size;) {
+    const std::size_t held = text.size();
+    text.resize(held + std::min(kPiece, size - at));
+    file.read(at, std::as_writable_bytes(std::span(text).subspan(held)));
+    at += text.size() - held;
+    std::size_t begin = 0;
+    for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      const auto step = step_of(std::string_view(text).substr(begin, end - begin), path, number++);
+      if (step > done) return kept;
+      kept = {kept.bytes + (end + 1 - begin), step};
+    }
+    text.erase(0, begin);
   }
-  return keep;
+  return kept;
 }
 
 }  // namespace
@@ -81,9 +93,10 @@ std::string to_json(const StepRecord& record) {
 
 MetricsFile::MetricsFile(const std::string& path, std::int64_t done)
     : file_(path, O_RDWR | O_CREAT | O_APPEND) {
-  const std::string before = content(file_);
-  bytes_ = bytes_to_keep(before, done, path);
-  if (bytes_ < before.size()) file_.truncate(bytes_);
+  const Kept kept = lines_to_keep(file_, done, path);
+  bytes_ = kept.bytes;
+  last_step_ = kept.last_step;
+  if (bytes_ < file_.size()) file_.truncate(bytes_);
 }
 
 void MetricsFile::append(const StepRecord& record) {
@@ -98,6 +111,7 @@ void MetricsFile::append(const StepRecord& record) {
     throw;
   }
   bytes_ += line.size();
+  last_step_ = record.step;
 }
 
 void MeanSeconds::add(double seconds) {

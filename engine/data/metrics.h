@@ -64,6 +64,8 @@ class MetricsFile {
   /// Throws kFormat for a line that is no record, and then leaves the file as it is.
   MetricsFile(const std::string& path, std::int64_t done);
 
+  /// Of the lines that are there; 0 = none.
+  std::int64_t last_step() const { return last_step_; }
   /// What was appended survives a power loss.
   void sync() const { file_.sync(); }
   /// Either the whole line is there afterwards, or (kIo) none of it.
@@ -72,6 +74,7 @@ class MetricsFile {
  private:
   Descriptor file_;
   std::uint64_t bytes_ = 0;
+  std::int64_t last_step_ = 0;
 };
 
 /// The mean of recent step times: each step weighs 0.9 of the one after it.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,7 @@ struct Job {
   bool saves = true;  ///< false: only for Session::evaluate(), which writes no weights
   SaveOptions checkpoint;
   std::string resume;  ///< the checkpoint that the run goes on from; empty: its first weights
+  std::set<std::string> damaged;  ///< names of checkpoints in the folder that are no good
   checkpoint::Settings settings;  ///< for manifests
   std::string version;            ///< of sluice, likewise
   std::string folder;  ///< of the run: `final/`, `checkpoints/`, `nvme/` without tiers.nvme.paths
@@ -82,6 +84,7 @@ struct Job {
   /// A checkpoint is whole and about to get its name: what was told of steps before it is made
   /// durable here. May be empty.
   std::function<void()> before_checkpoint;
+  std::function<void(const std::string&)> on_checkpoint;  ///< one has its name; may be empty
   /// An op has run for longer than `watchdog` allows, and nobody can unwind it: does not return but
   /// in tests. Called once, on the watchdog's thread, when everything is in the log.
   std::function<void(const Error&)> on_hang = end_process;

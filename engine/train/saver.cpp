@@ -114,8 +114,10 @@ std::optional<fs::path> Saver::publish(std::int64_t step) {
   log::info(fmt::format("checkpoint {}: {} in {:.1f} s", path.string(),
                         format_bytes(checkpoint::bytes_of(laid_out_)),
                         to_seconds(now_ns() - open.begin)));
+  if (job_.on_checkpoint) job_.on_checkpoint(path.string());
   try {
-    checkpoint::prune_checkpoints(folder_, {job_.checkpoint.keep, job_.checkpoint.keep_every});
+    checkpoint::prune_checkpoints(folder_, path.filename().string(),
+                                  {job_.checkpoint.keep, job_.checkpoint.keep_every, job_.damaged});
   } catch (const std::exception& e) {
     log::error(fmt::format("old checkpoints stay: {}", e.what()));
   }

@@ -1,5 +1,6 @@
 #include "engine/train/session.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,12 +10,14 @@
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/data/descriptor.h"
 #include "engine/memory/limits.h"
 #include "engine/plan/rates.h"
 #include "engine/train/calibrate.h"
 #include "gpu/device.h"
 #include "nvme/filesystem.h"
 #include "nvme/store.h"
+#include "nvme/sums.h"
 
 namespace sluice::train {
 namespace {
@@ -33,6 +36,23 @@ std::int64_t count_steps(const TrainOptions& train, const data::Dataset& data) {
                            "train.train_batch_size or data.seq_len, or set train.steps",
                            samples, data.seq_len(), batch));
   return samples / batch;
+}
+
+/// Sizes, beginnings and ends of its files, as one sum: whether they are still the same.
+std::string contents_of(const data::Dataset& data) {
+  constexpr Bytes kLooked = 64_KiB;
+  std::uint64_t sum = 0;
+  std::vector<std::byte> bytes;
+  for (const auto& file : data.files()) {
+    const data::Descriptor opened(file.ids.path(), O_RDONLY);
+    const Bytes size = opened.size();
+    const Bytes part = std::min(size, kLooked);
+    bytes.resize(2 * part);
+    opened.read(0, std::span(bytes).first(part));
+    opened.read(size - part, std::span(bytes).last(part));
+    sum = nvme::sum_of(bytes, sum + size);
+  }
+  return checkpoint::hex(sum);
 }
 
 /// The files of one key; what is refused of them begins with it.
@@ -165,6 +185,10 @@ Inputs read_inputs(const Job& job) {
                   setup.seq_len, decoder.max_positions));
   checkpoint::Position position;
   auto first_values = open_first_values(job, setup, position);
+  SLUICE_CHECK(position.step <= steps, kConfig,
+               fmt::format("the run has {} steps, and {} is of step {}: raise train.steps; `sluice "
+                           "export` makes weights of a checkpoint",
+                           steps, job.resume, position.step));
   if (setup.uses_nvme()) nvme::check_folders(nvme_paths(job), 0, allow_ram(job));
   count_evaluation_batches(job, setup, valid);
   return {std::move(train), std::move(valid),        steps,
@@ -187,6 +211,7 @@ Session::Session(const Job& job, Inputs inputs)
   job_.settings["compute.loss_chunk"] = std::to_string(numerics_.loss_chunk);
   job_.settings["train.steps"] = std::to_string(steps_);
   job_.settings["data.train, samples"] = std::to_string(train_.samples());
+  job_.settings["data.train, contents"] = contents_of(train_);
   job_.tiers.nvme.paths = nvme_paths(job_);
   const memory::Machine machine = memory::this_machine();
   plan::Limits limits{memory::resolve_limits(job_.tiers, machine),

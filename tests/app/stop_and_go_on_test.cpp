@@ -187,6 +187,88 @@ TEST_F(GoOn, ADamagedCheckpointIsPassedOverWithItsName) {
   }
 }
 
+/// What is passed over neither counts as kept nor pushes out what is whole.
+TEST_F(GoOn, ADamagedCheckpointCostsNoOther) {
+  unfinished();
+  flip("runs/mine/checkpoints/step-8/state-0-of-1-0.safetensors", 70000);
+  const Ending ending = train("name=mine train.steps=9 checkpoint.keep=1 checkpoint.every=7");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_TRUE(exists("runs/mine/checkpoints/step-7"));
+  EXPECT_TRUE(exists("runs/mine/checkpoints/step-8"));
+  EXPECT_FALSE(exists("runs/mine/checkpoints/step-6"));
+}
+
+TEST_F(GoOn, OfARunsFolderTheOneBeforeADamagedOneIsTaken) {
+  unfinished();
+  flip("runs/mine/checkpoints/step-8/state-0-of-1-0.safetensors", 70000);
+  const Ending ending = train("name=other train.resume=runs/mine");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_THAT(ending.said, AllOf(HasSubstr("passed over"), HasSubstr("step-6, after step 6")));
+  EXPECT_TRUE(exists("runs/other/final"));
+}
+
+/// With counted names the newest run that can go on does, not the newest of all.
+TEST_F(GoOn, OfCountedRunsTheNewestThatCanGoOnDoes) {
+  ASSERT_EQ(train().code, 0);
+  fs::remove_all(folder_ / "runs/run/final");
+  write("runs/run-2/lock", "");
+  const Ending ending = train();
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_THAT(ending.said, HasSubstr("runs/run goes on from"));
+  EXPECT_TRUE(exists("runs/run/final"));
+}
+
+/// It is a run of ours (its lock is there) that ended before it had saved anything.
+TEST_F(GoOn, ARunThatHasSavedNothingBeginsAnewInItsFolder) {
+  write("runs/mine/lock", "");
+  write("runs/mine/checkpoints/step-2.partial-77-0/state", "half");
+  write("runs/mine/final.partial-77-0/model.safetensors", "half");
+  write("runs/mine/metrics.jsonl", "{\"step\":1}\n");
+  const Left expected = whole();
+  const Ending ending = train("name=mine");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_EQ(left("runs/mine"), expected);
+  expect_no_leftovers("runs/mine");
+}
+
+TEST_F(GoOn, FewerStepsThanAreDoneAreRefused) {
+  unfinished();
+  const Ending ending = train("name=mine train.steps=5");
+  EXPECT_EQ(ending.code, kConfig) << ending.said;
+  EXPECT_THAT(words_from(ending.said, "error: "),
+              AllOf(HasSubstr("the run has 5 steps"), HasSubstr("step-8 is of step 8")));
+}
+
+TEST_F(GoOn, OtherHeadsInTheSameShapesAreAnotherModel) {
+  unfinished();
+  const Ending ending =
+      shell("sed -i 's/n_head: 2/n_head: 4/' run.yaml; $sluice train run.yaml name=mine");
+  EXPECT_EQ(ending.code, kConfig) << ending.said;
+  EXPECT_THAT(words_from(ending.said, "error: "), HasSubstr("of the same shapes"));
+}
+
+TEST_F(GoOn, OtherDataIsSaid) {
+  unfinished();
+  std::vector<std::uint16_t> tokens(4000, 7);
+  write_tokens(tokens);
+  const Ending ending = train("name=mine");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_THAT(ending.said, HasSubstr("goes on with another data.train, contents"));
+}
+
+TEST_F(GoOn, ADryRunChangesNothing) {
+  unfinished();
+  write("runs/mine/checkpoints/step-9.partial-77-0/state", "half");
+  const Ending ending = train("name=mine --dry-run");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_TRUE(exists("runs/mine/checkpoints/step-9.partial-77-0/state"));
+}
+
+TEST_F(GoOn, NoFileOfARunAsksForCheckpoints) {
+  expect_refused_at_once(train("checkpoint.trigger_file=lock"), kConfig,
+                         {"checkpoint.trigger_file", "choose another"});
+}
+
 TEST_F(GoOn, WhereEveryCheckpointIsDamagedNothingBeginsAnew) {
   unfinished();
   for (const auto& entry : fs::directory_iterator(folder_ / "runs/mine/checkpoints")) {
@@ -259,13 +341,11 @@ TEST_F(GoOn, ARunThatIsKilledAtAnyMomentGoesOnToTheSameEnd) {
                     "sleep {:.4f}; kill -KILL $pid; wait $pid; rm -f log; true",
                     0.002 * i));
     if (exists("runs/mine/final")) break;
-    if (saved()) {
-      const Ending again = train("name=mine");
-      ASSERT_EQ(again.code, 0) << again.said;
-      ASSERT_EQ(left("runs/mine"), expected) << "killed at moment " << i << "\n" << again.said;
-      expect_no_leftovers("runs/mine");
-      ++resumed;
-    }
+    if (saved()) ++resumed;
+    const Ending again = train("name=mine");
+    ASSERT_EQ(again.code, 0) << again.said;
+    ASSERT_EQ(left("runs/mine"), expected) << "killed at moment " << i << "\n" << again.said;
+    expect_no_leftovers("runs/mine");
     fs::remove_all(folder_ / "runs/mine");
   }
   EXPECT_GT(resumed, 0);
@@ -289,13 +369,9 @@ TEST_F(GoOn, ARunThatIsKilledAtAnyCallOfACheckpointGoesOnToTheSameEnd) {
     const Ending killed = shell(fmt::format("{}SLUICE_DIE_AT={} {}", bare, at, under));
     ASSERT_EQ(killed.code, kKilled) << at << killed.said;
     const Ending again = train("name=mine train.steps=9 checkpoint.keep=1");
-    if (again.code == kConfig) {  // before the first was whole
-      EXPECT_THAT(again.said, HasSubstr("runs/mine exists")) << at;
-    } else {
-      ASSERT_EQ(again.code, 0) << at << again.said;
-      ASSERT_EQ(left("runs/mine"), expected) << at << again.said;
-      expect_no_leftovers("runs/mine");
-    }
+    ASSERT_EQ(again.code, 0) << at << again.said;
+    ASSERT_EQ(left("runs/mine"), expected) << at << again.said;
+    expect_no_leftovers("runs/mine");
     fs::remove_all(folder_ / "runs/mine");
   }
 }

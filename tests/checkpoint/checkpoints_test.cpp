@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "tests/support/errors.h"
 #include "tests/support/temp_folder.h"
 
 namespace sluice::checkpoint {
@@ -64,11 +66,24 @@ TEST_F(Checkpoints, ANewOneTakesANameThatIsFree) {
 TEST_F(Checkpoints, ThatNeedNotBeKeptGo) {
   for (int step = 1; step <= 8; ++step) add("step-" + std::to_string(step));
   add("step-9", false);
-  prune_checkpoints(folder_.path(), {2, 3});
+  prune_checkpoints(folder_.path(), "step-8", {2, 3});
   EXPECT_THAT(listed(), ElementsAre("step-9 broken", "step-8", "step-7", "step-6", "step-3"));
-  prune_checkpoints(folder_.path(), {1, {}});
+  prune_checkpoints(folder_.path(), "step-8", {1, {}});
   EXPECT_THAT(listed(), ElementsAre("step-9 broken", "step-8"));
   EXPECT_FALSE(exists("step-7.partial-removed"));
+}
+
+/// A run that passed a damaged one over and went on before it.
+TEST_F(Checkpoints, WhatIsDamagedDoesNotCountAndStays) {
+  for (const int step : {4, 6, 7, 8, 30}) add("step-" + std::to_string(step));
+  prune_checkpoints(folder_.path(), "step-8", {2, {}, {"step-30", "step-7"}});
+  EXPECT_THAT(listed(), ElementsAre("step-30", "step-8", "step-7", "step-6"));
+}
+
+TEST_F(Checkpoints, AFolderThatCannotBeListedIsAnError) {
+  std::ofstream(folder_ / "file") << "no folder";
+  test::expect_error(Errc::kIo, {"file", "listing it"},
+                     [&] { list_checkpoints(folder_ / "file"); });
 }
 
 TEST_F(Checkpoints, LeftoversAndNothingElseAreRemoved) {
@@ -76,8 +91,9 @@ TEST_F(Checkpoints, LeftoversAndNothingElseAreRemoved) {
   add("step-5.partial-77-0", false);
   add("step-3.partial-removed");
   add("mine");
+  add("notes.partial-1");
   remove_leftovers(folder_.path());
-  EXPECT_TRUE(exists("step-4") && exists("mine"));
+  EXPECT_TRUE(exists("step-4") && exists("mine") && exists("notes.partial-1"));
   EXPECT_FALSE(exists("step-5.partial-77-0") || exists("step-3.partial-removed"));
 }
 
