@@ -100,7 +100,8 @@ std::vector<DeepSpeedKey> deepspeed_zero_keys() {
       dropped("pipeline_loading_checkpoint", "weights are read piece by piece as state is made"),
       dropped("save_muon_momentum_buffer_in_memory", "of Muon, which is not built"),
       dropped("load_from_fp32_weights", "a run begins with the weights of model.path"),
-      dropped("elastic_checkpoint", "checkpoints of a run have a form of their own (docs/checkpoints.md)"),
+      dropped("elastic_checkpoint",
+              "checkpoints of a run have a form of their own (docs/checkpoints.md)"),
       dropped("legacy_stage1", one_rank),
   };
 }

@@ -70,7 +70,7 @@ class Session::Loop {
       done_ = step + 1;
       // One that is saved is whole: going on from it does not come back to it.
       if (evaluates(step) && (!stopping() || saves_when_stopped())) {
-        settle(kMostInFlight - 1);
+        await_room();
         a_.driver->append(s_.plan_.programs.evaluation, Tag{Tag::Kind::kEvaluation, step}.pack());
       }
       if (checkpoint_due()) checkpoint();
@@ -94,7 +94,7 @@ class Session::Loop {
   void checkpoint() {
     asked_at_ = now_ns();
     asked_for_ = done_;
-    settle(kMostInFlight - 1);
+    await_room();
     a_.driver->append(s_.plan_.programs.checkpoint, Tag{Tag::Kind::kCheckpoint, done_}.pack());
   }
 
@@ -113,9 +113,12 @@ class Session::Loop {
                           data::lane_table(account_.overall(usual_from_, last_.lanes))));
   }
 
-  /// Waits until there is room for one more program, and only then looks whether to begin it.
+  /// For one more program.
+  void await_room() { settle(kMostInFlight - 1); }
+
+  /// Only when there is room for it looks whether to begin it.
   bool append(std::shared_ptr<const prefetch::Program> program, Tag tag) {
-    settle(kMostInFlight - 1);
+    await_room();
     if (stopping()) return false;
     a_.driver->append(std::move(program), tag.pack());
     return true;
