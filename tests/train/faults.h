@@ -22,7 +22,8 @@ struct Ending {
 };
 Ending ending_of(const std::function<void()>& work);
 
-/// Neither weights nor the folder they were being written to, nor anything in the nvme tier's.
+/// Neither weights nor the folder they were being written to, nor anything in the nvme tier's;
+/// checkpoints that are whole at most.
 void expect_nothing_left(const Job& job);
 
 /// Two steps whose optimizer state is on "nvme".
