@@ -12,23 +12,20 @@
 /// op to the end of the first values, wanted at most 1.2 of reading the state, or likewise of both
 /// where it is written to the drive. Verify: reading and comparing all of it, wanted at least 0.8
 /// of fio's read rate. Memory: resident at most, with checkpoints and before the first.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "bench/median.h"
+#include "bench/train/drive.h"
 #include "bench/train/harness.h"
 #include "cpu_adam/optimizer.h"
 #include "engine/app/environment.h"
 #include "engine/app/job_of.h"
 #include "engine/base/units.h"
-#include "engine/bench/fio.h"
 #include "engine/checkpoint/state_scan.h"
 #include "engine/config/load.h"
 #include "engine/executor/driver.h"
@@ -50,18 +47,12 @@ struct Rates {
 };
 
 Rates rates_of_fio(const std::string& folder, Bytes state) {
-  static const std::atomic<int> stop{0};
   bench::FioJob job;
   job.seconds = 3;
-  job.point.traffic = bench::Traffic::kRead;
-  const double read = bench::run_fio(job, folder, stop)->read_rate;
-  job.point.traffic = bench::Traffic::kMixed;
-  const auto both = bench::run_fio(job, folder, stop);
-  job.point.traffic = bench::Traffic::kWrite;
-  job.into_new_files = true;
-  job.size = round_down(std::min(state, 8_GiB), job.point.block);
-  return {read, bench::run_fio(job, folder, stop)->write_rate,
-          std::min(both->read_rate, both->write_rate)};
+  const double read = measured_by_fio(job, bench::Traffic::kRead, folder).read_rate;
+  const bench::Measured both = measured_by_fio(job, bench::Traffic::kMixed, folder);
+  return {read, new_file_rate(job, std::min(state, 8_GiB), folder),
+          std::min(both.read_rate, both.write_rate)};
 }
 
 /// Seconds of the steps by their number, from 1, and what was resident before the first checkpoint.
@@ -109,16 +100,6 @@ double verify_seconds(const train::Job& job, const std::string& folder) {
       reader, [&](std::size_t count, const auto& work) { optimizer.for_grains(count, work); },
       {[](const checkpoint::StatePiece&) {}, [](const Error& e) { throw Error(e); }});
   return to_seconds(now_ns() - begin);
-}
-
-/// Which of the page cache's bytes are of the checkpoint: reads must come from the drive.
-void leave_the_page_cache(const std::string& folder) {
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) continue;
-    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    ::close(fd);
-  }
 }
 
 void measure(const std::string& file, const std::vector<std::string>& overrides) {

@@ -11,13 +11,11 @@
 ///
 /// A share is the time that fio's rates leave for what has to move, by that which was taken: of
 /// reading and writing whichever takes longer.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -26,10 +24,10 @@
 #include <vector>
 
 #include "bench/median.h"
+#include "bench/train/drive.h"
 #include "bench/train/harness.h"
 #include "engine/app/job_of.h"
 #include "engine/base/clock.h"
-#include "engine/bench/fio.h"
 #include "engine/checkpoint/header.h"
 #include "engine/checkpoint/index.h"
 #include "engine/checkpoint/safetensors.h"
@@ -74,17 +72,6 @@ void make_model(const std::string& folder) {
     }
   }
   writer.finish();
-}
-
-/// Of this folder's files, and of no others.
-void leave_the_page_cache(const std::string& folder) {
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
-    SLUICE_CHECK(fd >= 0, kIo, entry.path().string());
-    ::fsync(fd);
-    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    ::close(fd);
-  }
 }
 
 double now_of(clockid_t clock) {
@@ -135,15 +122,10 @@ struct Rates {
 };
 
 Rates rates_of_fio(const std::string& folder, double model_bytes) {
-  static const std::atomic<int> stop{0};
   bench::FioJob job;
   job.seconds = 2;
-  job.point.traffic = bench::Traffic::kRead;
-  const double read = bench::run_fio(job, folder, stop)->read_rate;
-  job.point.traffic = bench::Traffic::kWrite;
-  job.into_new_files = true;
-  job.size = round_down(static_cast<Bytes>(model_bytes), job.point.block);
-  return {read, bench::run_fio(job, folder, stop)->write_rate};
+  return {measured_by_fio(job, bench::Traffic::kRead, folder).read_rate,
+          new_file_rate(job, static_cast<Bytes>(model_bytes), folder)};
 }
 
 /// What one of them moves on the drive, and how much of fio's rates it got, by round.

@@ -58,10 +58,10 @@ bool finished(const fs::path& run) {
   return fs::exists(run / "final", none);
 }
 
-/// Complete ones, the newest first.
-std::vector<std::string> complete(const fs::path& run) {
+/// Complete ones of these, in their order.
+std::vector<std::string> complete(const std::vector<checkpoint::Found>& there) {
   std::vector<std::string> all;
-  for (const auto& found : checkpoint::list_checkpoints(checkpoints_of(run))) {
+  for (const auto& found : there) {
     if (found.complete) {
       all.push_back(found.folder.string());
     } else {
@@ -97,7 +97,8 @@ Start from_folder(const config::Config& config, const std::string& file,
                            config.resume));
   const bool run = fs::is_directory(checkpoints_of(named), none);
   const std::vector<std::string> all =
-      run ? complete(named) : std::vector<std::string>{named.string()};
+      run ? complete(checkpoint::list_checkpoints(checkpoints_of(named)))
+          : std::vector<std::string>{named.string()};
   SLUICE_CHECK(!all.empty(), kCheckpoint,
                fmt::format("train.resume: {} has no complete checkpoint", named.string()));
   const auto newest = newest_but(all, damaged);
@@ -120,9 +121,9 @@ std::optional<Start> in_folder(const config::Config& named, const std::set<std::
     return std::nullopt;
   }
   if (finished(run)) return std::nullopt;
-  const std::vector<std::string> all = complete(run);
-  const bool nothing = checkpoint::list_checkpoints(checkpoints_of(run)).empty();
-  if (all.empty() && (begun || !nothing)) return std::nullopt;
+  const auto there = checkpoint::list_checkpoints(checkpoints_of(run));
+  const std::vector<std::string> all = complete(there);
+  if (all.empty() && (begun || !there.empty())) return std::nullopt;
   const auto newest = newest_but(all, damaged);
   if (!newest && !all.empty()) refuse_all_damaged(run, all.size());
   return Start{named, newest.value_or(""), true, std::move(lock), true};

@@ -151,7 +151,7 @@ std::optional<int> run_from(Start& start, const Command& command,
   const std::string& folder = config.output_dir;
   checkpoint::Settings saved;
   if (!start.checkpoint.empty()) {
-    saved = checkpoint::StateReader(start.checkpoint, config.aio).manifest().settings;
+    saved = checkpoint::read_manifest(start.checkpoint).settings;
     restore_numerics(saved, config);
   }
   train::Job job = job_of(config, folder);

@@ -6,11 +6,13 @@
 #include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/json.h"
 #include "engine/zero/layout.h"
+#include "nvme/sums.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -231,6 +233,16 @@ std::string header_of(const Manifest& manifest, std::size_t file) {
     }
   }
   return make_header(entries, kAlignment);
+}
+
+std::vector<Bytes> file_sizes(const Manifest& manifest) {
+  std::vector<Bytes> sizes(manifest.files.size());
+  for (const Record& r : manifest.records) sizes[r.file] = r.offset + r.bytes();
+  return sizes;
+}
+
+std::uint64_t sum_of_text(std::string_view text) {
+  return nvme::sum_of(std::as_bytes(std::span(text)));
 }
 
 std::string hex(std::uint64_t sum) {

@@ -74,6 +74,11 @@ void lay_out(Manifest& manifest, const std::vector<std::vector<zero::Chunk>>& ch
 /// What a file of records begins with: three tensors a record, data on kAlignment.
 std::string header_of(const Manifest& manifest, std::size_t file);
 
+/// Of whole files, by Manifest::files.
+std::vector<Bytes> file_sizes(const Manifest& manifest);
+
+/// Of a small file: the XXH3 of all of it.
+std::uint64_t sum_of_text(std::string_view text);
 /// A number as manifests write sums.
 std::string hex(std::uint64_t sum);
 

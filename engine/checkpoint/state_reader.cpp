@@ -12,7 +12,6 @@
 #include "engine/checkpoint/file.h"
 #include "engine/checkpoint/state_writer.h"
 #include "engine/shape/hf_config.h"
-#include "nvme/sums.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -37,24 +36,6 @@ std::string text_of(const fs::path& path, Bytes most) {
     if (e.code == Errc::kFormat) throw Error(Errc::kCheckpoint, e.what());
     throw;
   }
-}
-
-std::uint64_t sum_of_text(const std::string& text) {
-  return nvme::sum_of(std::as_bytes(std::span(text)));
-}
-
-/// What COMPLETE vouches for.
-Manifest read_manifest(const fs::path& folder) {
-  std::error_code none;
-  if (!fs::is_directory(folder, none)) damaged(folder, "is no folder of a checkpoint");
-  constexpr Bytes kMostComplete = 64;
-  const std::string complete = text_of(folder / kCompleteName, kMostComplete);
-  const fs::path path = folder / kManifestName;
-  const std::string text = text_of(path, kMaxManifest);
-  if (complete != hex(sum_of_text(text)) + "\n") {
-    damaged(path, fmt::format("is not what {} was written for", kCompleteName));
-  }
-  return parse_manifest(text, path.string());
 }
 
 std::string shape_of(const TensorPlace& tensor) {
@@ -83,6 +64,19 @@ std::string difference(const std::vector<SegmentPlace>& saved,
 
 }  // namespace
 
+Manifest read_manifest(const fs::path& folder) {
+  std::error_code none;
+  if (!fs::is_directory(folder, none)) damaged(folder, "is no folder of a checkpoint");
+  constexpr Bytes kMostComplete = 64;
+  const std::string complete = text_of(folder / kCompleteName, kMostComplete);
+  const fs::path path = folder / kManifestName;
+  const std::string text = text_of(path, kMaxManifest);
+  if (complete != hex(sum_of_text(text)) + "\n") {
+    damaged(path, fmt::format("is not what {} was written for", kCompleteName));
+  }
+  return parse_manifest(text, path.string());
+}
+
 StateReader::StateReader(const fs::path& folder, const nvme::Options& queue)
     : folder_(folder), manifest_(read_manifest(folder)) {
   check_files();
@@ -100,8 +94,7 @@ void StateReader::check_files() const {
     const fs::path path = folder_ / kModelFolder / name;
     if (sum_of_text(text_of(path, kMostBeside)) != sum) damaged(path, "is not what was written");
   }
-  std::vector<Bytes> sizes(manifest_.files.size());
-  for (const Record& r : manifest_.records) sizes[r.file] = r.offset + r.bytes();
+  const std::vector<Bytes> sizes = file_sizes(manifest_);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const fs::path path = folder_ / manifest_.files[i];
     std::error_code none;

@@ -24,6 +24,9 @@
 
 namespace sluice::checkpoint {
 
+/// What COMPLETE vouches for; no other file of the checkpoint is looked at.
+Manifest read_manifest(const std::filesystem::path& folder);
+
 class StateReader {
  public:
   StateReader(const std::filesystem::path& folder, const nvme::Options& queue);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "nvme/sums.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -21,8 +20,7 @@ constexpr Bytes kSpareOfRecord = 512;
 /// The sum of a whole small file.
 std::uint64_t sum_of_file(const fs::path& path) {
   constexpr Bytes kMost = 1_GiB;
-  const std::string text = read_text(path, kMost);
-  return nvme::sum_of(std::as_bytes(std::span(text)));
+  return sum_of_text(read_text(path, kMost));
 }
 
 }  // namespace
@@ -50,8 +48,7 @@ StateWriter::StateWriter(Manifest manifest, const fs::path& folder, const Compan
     manifest_.beside[name] = sum_of_file(entry.path());
   }
   sync_folder(model);
-  std::vector<Bytes> sizes(manifest_.files.size());
-  for (const Record& r : manifest_.records) sizes[r.file] = r.offset + r.bytes();
+  const std::vector<Bytes> sizes = file_sizes(manifest_);
   for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
     const std::string header = header_of(manifest_, i);
     File& file = files_.emplace_back(File::create(folder_.path() / manifest_.files[i]));
@@ -83,8 +80,7 @@ void StateWriter::seal(const Position& position, std::span<const std::uint64_t> 
                            "zero_optimization.sub_group_size",
                            folder_.target().string(), manifest_.records.size()));
   write_text(folder_.path() / kManifestName, text);
-  write_text(folder_.path() / kCompleteName,
-             hex(nvme::sum_of(std::as_bytes(std::span(text)))) + "\n");
+  write_text(folder_.path() / kCompleteName, hex(sum_of_text(text)) + "\n");
   sync_folder(folder_.path());
 }
 
