@@ -6,10 +6,12 @@
 #include <cstddef>
 
 #include "engine/base/units.h"
+#include "gpu/memory.h"
 
 namespace sluice::gpu::backend {
 
-std::byte* take_device_memory(Bytes n) noexcept;
+/// What the host may not reach is known by another address than the device's own (local.h).
+std::byte* take_device_memory(Bytes n, Reach reach) noexcept;
 void give_device_memory(std::byte* data, Bytes n) noexcept;
 
 std::byte* take_pinned_memory(Bytes n) noexcept;

@@ -13,7 +13,7 @@
 namespace sluice::gpu {
 
 struct DeviceBlock::Ledger {
-  explicit Ledger(Bytes budget_in) : budget(budget_in) {}
+  Ledger(Bytes budget_in, Reach reach_in) : budget(budget_in), reach(reach_in) {}
 
   void reserve(Bytes n) {
     const std::lock_guard lock(mutex);
@@ -32,6 +32,7 @@ struct DeviceBlock::Ledger {
   }
 
   const Bytes budget;
+  const Reach reach;
   mutable std::mutex mutex;
   Bytes used = 0;
   Bytes peak = 0;
@@ -56,12 +57,13 @@ DeviceBlock::~DeviceBlock() {
   ledger_->release(size_);
 }
 
-DeviceHeap::DeviceHeap(Bytes budget) : ledger_(std::make_shared<DeviceBlock::Ledger>(budget)) {}
+DeviceHeap::DeviceHeap(Bytes budget, Reach reach)
+    : ledger_(std::make_shared<DeviceBlock::Ledger>(budget, reach)) {}
 
 DeviceBlock DeviceHeap::allocate(Bytes n) {
   if (n == 0) return {};
   ledger_->reserve(n);
-  std::byte* data = backend::take_device_memory(round_up(n, kAlignment));
+  std::byte* data = backend::take_device_memory(round_up(n, kAlignment), ledger_->reach);
   if (data == nullptr) {
     ledger_->release(n);
     throw Error(Errc::kBudget,

@@ -2,11 +2,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "engine/base/units.h"
 
 namespace sluice::gpu {
+
+/// Who may read and write device memory by its address.
+enum class Reach : std::uint8_t {
+  kHostToo,  ///< where the device's memory is host memory, host code as well
+  kDevice    ///< the device alone; it finds the bytes through local.h
+};
 
 /// Device memory, begun on a multiple of kAlignment; its content is undefined until written.
 ///
@@ -38,7 +45,7 @@ class DeviceBlock {
 /// Thread  any
 class DeviceHeap {
  public:
-  explicit DeviceHeap(Bytes budget);
+  explicit DeviceHeap(Bytes budget, Reach reach = Reach::kHostToo);
 
   /// Throws  kBudget when the budget, or the device, has not that much left; nothing has changed
   /// then. Zero bytes are a block without memory.
@@ -49,7 +56,7 @@ class DeviceHeap {
   Bytes budget() const;
 
  private:
-  std::shared_ptr<DeviceBlock::Ledger> ledger_;
+  std::shared_ptr<DeviceBlock::Ledger> ledger_;  // knows the reach
 };
 
 /// Host memory that copies to and from the device run from at full speed, begun on a multiple of

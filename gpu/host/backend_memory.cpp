@@ -1,15 +1,88 @@
 #include "gpu/backend_memory.h"
 
-#include "engine/base/pages.h"
+#include <sys/mman.h>
 
-namespace sluice::gpu::backend {
+#include <atomic>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+
+#include "engine/base/pages.h"
+#include "gpu/local.h"
+
+namespace sluice::gpu {
+namespace {
+
+/// Memory that goes by addresses at which nothing may be touched.
+class Hidden {
+ public:
+  /// Null when the system has no addresses left.
+  std::byte* hide(std::byte* data, Bytes n) {
+    void* p = mmap(nullptr, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return nullptr;
+    auto* name = static_cast<std::byte*>(p);
+    const std::unique_lock lock(mutex_);
+    places_[name] = {data, n};
+    any_ = true;
+    return name;
+  }
+
+  /// What was hidden behind the address that hide() gave; null when it gave no such one.
+  std::byte* reveal(std::byte* name) {
+    if (!any_) return nullptr;
+    const std::unique_lock lock(mutex_);
+    const auto found = places_.find(name);
+    if (found == places_.end()) return nullptr;
+    const Place place = found->second;
+    places_.erase(found);
+    munmap(name, place.size);
+    return place.data;
+  }
+
+  std::byte* local(std::byte* address) const {
+    if (!any_) return address;
+    const std::shared_lock lock(mutex_);
+    const auto after = places_.upper_bound(address);
+    if (after == places_.begin()) return address;
+    const auto& [name, place] = *std::prev(after);
+    return address < name + place.size ? place.data + (address - name) : address;
+  }
+
+ private:
+  struct Place {
+    std::byte* data;
+    Bytes size;
+  };
+  std::map<std::byte*, Place, std::less<>> places_;  // by the address it goes by
+  mutable std::shared_mutex mutex_;
+  std::atomic<bool> any_{false};
+};
+
+Hidden& hidden() {
+  static Hidden* const all = new Hidden;  // memory may be given back until the very end
+  return *all;
+}
+
+}  // namespace
+
+std::byte* local(std::byte* address) {
+  return hidden().local(address);
+}
+
+namespace backend {
 
 // The device's memory is DRAM too, and nothing reads it from outside: no page needs to be pinned.
-std::byte* take_device_memory(Bytes n) noexcept {
-  return map_pages(n);
+std::byte* take_device_memory(Bytes n, Reach reach) noexcept {
+  std::byte* data = map_pages(n);
+  if (data == nullptr || reach == Reach::kHostToo) return data;
+  std::byte* name = hidden().hide(data, n);
+  if (name == nullptr) unmap_pages(data, n);
+  return name;
 }
 void give_device_memory(std::byte* data, Bytes n) noexcept {
-  unmap_pages(data, n);
+  std::byte* revealed = hidden().reveal(data);
+  unmap_pages(revealed != nullptr ? revealed : data, n);
 }
 
 std::byte* take_pinned_memory(Bytes n) noexcept {
@@ -19,4 +92,5 @@ void give_pinned_memory(std::byte* data, Bytes n) noexcept {
   unmap_pages(data, n);
 }
 
-}  // namespace sluice::gpu::backend
+}  // namespace backend
+}  // namespace sluice::gpu

@@ -15,6 +15,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/threads.h"
+#include "gpu/local.h"
 
 namespace sluice::gpu {
 
@@ -126,7 +127,9 @@ Event Stream::copy(void* dst, const void* src, Bytes n) {
                fmt::format("copy of {} bytes on {} from {} onto itself at {}", n, state_->lane, src,
                            fmt::ptr(dst)));
   if (n == 0) return record();
-  return Event(state_->enqueue({}, [=] { std::memcpy(dst, src, n); }));
+  auto* to = static_cast<std::byte*>(dst);
+  auto* from = static_cast<std::byte*>(const_cast<void*>(src));
+  return Event(state_->enqueue({}, [=] { std::memcpy(local(to), local(from), n); }));
 }
 
 Event Stream::run(std::function<void()> work) {
