@@ -145,8 +145,13 @@ struct Call {
   at::Tensor ids(std::span<std::int64_t> of) const {
     return tensor::view_int64(of.data(), {setup.micro_batch_size, setup.seq_len});
   }
-  double loss_scale() const { return 1.0 / static_cast<double>(batch().program_targets); }
-  void report(double loss) const { op.values<double>(Operand::kLoss).front() = loss; }
+  /// What losses are divided by, the other way round. Computed where the count lies.
+  at::Tensor scale() const {
+    return tensor::view_int64(&batch().program_targets, {}).to(at::kDouble).reciprocal_();
+  }
+  at::Tensor loss() const {
+    return tensor::view_fp64(op.values<double>(Operand::kLoss).data(), {});
+  }
 
   void run() const {
     switch (op.id) {
@@ -159,15 +164,13 @@ struct Call {
                                          kept());
       case OpId::kHeadTrain: {
         Gradients grads = gradients();
-        report(model::head_train(decoder(), weights(), input(), targets(), loss_scale(),
-                                 numerics.loss_chunk, grads, input_gradient())
-                   .loss_sum);
+        model::head_train(decoder(), weights(), input(), targets(), scale(), numerics.loss_chunk,
+                          grads, input_gradient(), loss());
         return grads.check_complete();
       }
       case OpId::kHeadLoss:
-        return report(
-            model::head_loss(decoder(), weights(), input(), targets(), numerics.loss_chunk)
-                .loss_sum);
+        return model::head_loss(decoder(), weights(), input(), targets(), numerics.loss_chunk,
+                                loss());
       case OpId::kLayerBackward: {
         Gradients grads = gradients();
         model::layer_backward(decoder(), weights(), positions(), input(), output_gradient(), grads,

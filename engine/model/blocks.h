@@ -5,7 +5,7 @@
 /// Out     `out_` tensors and gradients are filled whole, whatever lay there; x and out may not
 ///         overlap
 /// Memory  everything else comes from LibTorch's allocator and is free again at the end
-/// Thread  the compute thread
+/// Thread  the compute thread, which waits for nothing: no number comes back but in an out_ tensor
 /// Throws  kBudget when the op exceeds its workspace (engine/tensor); outputs are then unspecified
 ///
 /// Sums are fp32 in an order that depends on the shape alone, rounded once; matrix products and
@@ -45,20 +45,16 @@ void layer_backward_kept(const shape::Decoder& decoder, const ParamSource& param
                          const at::Tensor& dy_BSH, KeptLayer kept, GradSink& grads,
                          at::Tensor out_dx_BSH);
 
-struct HeadResult {
-  double loss_sum;  ///< cross entropy in nats, summed over the targets
-};
-
 /// Final norm, head and cross entropy, forward and backward in one op. A negative target is none:
 /// that token has no loss and no gradient.
 ///
-/// loss_scale  multiplies the gradient, not the result: 1 / targets of the whole step
+/// scale       one fp64: multiplies the gradient, not the loss; 1 / targets of the whole step
 /// loss_chunk  so many columns of the vocabulary have logits at a time; part of a run's numbers
-HeadResult head_train(const shape::Decoder& decoder, const ParamSource& params,
-                      const at::Tensor& x_BSH, const at::Tensor& targets_BS, double loss_scale,
-                      std::int64_t loss_chunk, GradSink& grads, at::Tensor out_dx_BSH);
-HeadResult head_loss(const shape::Decoder& decoder, const ParamSource& params,
-                     const at::Tensor& x_BSH, const at::Tensor& targets_BS,
-                     std::int64_t loss_chunk);
+/// out_loss    one fp64: cross entropy in nats, summed over the targets
+void head_train(const shape::Decoder& decoder, const ParamSource& params, const at::Tensor& x_BSH,
+                const at::Tensor& targets_BS, const at::Tensor& scale, std::int64_t loss_chunk,
+                GradSink& grads, at::Tensor out_dx_BSH, at::Tensor out_loss);
+void head_loss(const shape::Decoder& decoder, const ParamSource& params, const at::Tensor& x_BSH,
+               const at::Tensor& targets_BS, std::int64_t loss_chunk, at::Tensor out_loss);
 
 }  // namespace sluice::model

@@ -73,19 +73,20 @@ class Softmax {
     max_N1_ = max;
   }
 
-  double loss_sum() const {
+  /// One fp64.
+  void write_loss_sum(const at::Tensor& out) const {
     const at::Tensor loss = at::log(sum_N1_).add_(max_N1_).sub_(target_logit_N1_);
     const at::Tensor none = at::zeros({}, loss.options());
-    return at::where(at::ge(targets_N1_, 0), loss, none).sum(at::kDouble).item<double>();
+    out.copy_(at::where(at::ge(targets_N1_, 0), loss, none).sum(at::kDouble));
   }
 
   /// exp(logits - the greatest of all columns), which add() leaves when it has seen them all.
   void exponentiate(at::Tensor& logits_NC) const { logits_NC.sub_(max_N1_).exp_(); }
 
-  /// Turns these exponentials into the gradient of loss_sum() * scale by the logits.
-  void differentiate(Columns columns, at::Tensor& exponentials_NC, double scale) const {
+  /// Turns these exponentials into the gradient of the loss's sum, times `scale`, by the logits.
+  void differentiate(Columns columns, at::Tensor& exponentials_NC, const at::Tensor& scale) const {
     const at::Tensor none = at::zeros({}, sum_N1_.options());
-    const at::Tensor scale_N1 = at::where(at::ge(targets_N1_, 0), per_token(scale), none);
+    const at::Tensor scale_N1 = at::where(at::ge(targets_N1_, 0), scale.to(at::kFloat), none);
     const Picked picked = pick(targets_N1_, columns);
     exponentials_NC.mul_(at::div(scale_N1, sum_N1_));
     exponentials_NC.scatter_add_(1, picked.index_N1,
@@ -146,27 +147,24 @@ Softmax see_all(const Head& head, const at::Tensor& targets_BS) {
   return softmax;
 }
 
-/// The sum of cross entropies, and the gradient of the head's input.
-struct Trained {
-  double loss_sum;
-  at::Tensor dn_NH;
-};
-
-Trained train_at_once(const Head& head, const at::Tensor& targets_BS, double scale,
-                      const at::Tensor& dweight_VH) {
+/// The way there and back: the gradient of the head's input.
+at::Tensor train_at_once(const Head& head, const at::Tensor& targets_BS, const at::Tensor& scale,
+                         const at::Tensor& dweight_VH, const at::Tensor& out_loss) {
   Softmax softmax(targets_BS);
   const Columns all{0, dweight_VH.size(0)};
   at::Tensor t = head.logits_fp32(all);
   softmax.add(all, t);
+  softmax.write_loss_sum(out_loss);
   softmax.differentiate(all, t, scale);
   t = t.to(dweight_VH.scalar_type());
-  return {softmax.loss_sum(), head.backward(all, t, dweight_VH)};
+  return head.backward(all, t, dweight_VH);
 }
 
 // The second pass makes each part's logits again: they never exist all at once.
-Trained train_in_parts(const Head& head, const at::Tensor& targets_BS, double scale,
-                       const at::Tensor& dweight_VH) {
+at::Tensor train_in_parts(const Head& head, const at::Tensor& targets_BS, const at::Tensor& scale,
+                          const at::Tensor& dweight_VH, const at::Tensor& out_loss) {
   const Softmax softmax = see_all(head, targets_BS);
+  softmax.write_loss_sum(out_loss);
   at::Tensor dn =
       at::zeros({targets_BS.numel(), dweight_VH.size(1)}, dweight_VH.options().dtype(at::kFloat));
   head.for_columns([&](Columns columns) {
@@ -176,35 +174,34 @@ Trained train_in_parts(const Head& head, const at::Tensor& targets_BS, double sc
     t = t.to(dweight_VH.scalar_type());
     dn.add_(head.backward(columns, t, dweight_VH));
   });
-  return {softmax.loss_sum(), dn};
+  return dn;
 }
 
 }  // namespace
 
-HeadResult head_train(const shape::Decoder& d, const ParamSource& params, const at::Tensor& x_BSH,
-                      const at::Tensor& targets_BS, double loss_scale, std::int64_t loss_chunk,
-                      GradSink& grads, at::Tensor out_dx_BSH) {
+void head_train(const shape::Decoder& d, const ParamSource& params, const at::Tensor& x_BSH,
+                const at::Tensor& targets_BS, const at::Tensor& scale, std::int64_t loss_chunk,
+                GradSink& grads, at::Tensor out_dx_BSH, at::Tensor out_loss) {
   const c10::NoGradGuard no_graph;
   const at::Tensor x = x_BSH.view({-1, d.hidden});
   Normed normed = forward(final_norm(d), params, x);
-  Trained trained;
+  at::Tensor dn;
   {
     const Head head(params.weight(weight_role(d)), std::exchange(normed.y_NH, {}), loss_chunk);
     const auto train = head.one_chunk() ? train_at_once : train_in_parts;
-    trained = train(head, targets_BS, loss_scale, grads.gradient(weight_role(d)));
+    dn = train(head, targets_BS, scale, grads.gradient(weight_role(d)), out_loss);
   }
-  const at::Tensor dx = backward(final_norm(d), params, grads, x, normed, trained.dn_NH);
+  const at::Tensor dx = backward(final_norm(d), params, grads, x, normed, dn);
   out_dx_BSH.view({-1, d.hidden}).copy_(dx);
-  return {trained.loss_sum};
 }
 
-HeadResult head_loss(const shape::Decoder& d, const ParamSource& params, const at::Tensor& x_BSH,
-                     const at::Tensor& targets_BS, std::int64_t loss_chunk) {
+void head_loss(const shape::Decoder& d, const ParamSource& params, const at::Tensor& x_BSH,
+               const at::Tensor& targets_BS, std::int64_t loss_chunk, at::Tensor out_loss) {
   const c10::NoGradGuard no_graph;
   const at::Tensor x = x_BSH.view({-1, d.hidden});
   const Head head(params.weight(weight_role(d)), forward(final_norm(d), params, x).y_NH,
                   loss_chunk);
-  return {see_all(head, targets_BS).loss_sum()};
+  see_all(head, targets_BS).write_loss_sum(out_loss);
 }
 
 }  // namespace sluice::model

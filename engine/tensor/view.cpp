@@ -26,6 +26,10 @@ at::Tensor view(void* data, at::IntArrayRef sizes, DType dtype) {
   return at::from_blob(data, sizes, at::TensorOptions(scalar_type(dtype)));
 }
 
+at::Tensor view_fp64(double* data, at::IntArrayRef sizes) {
+  return at::from_blob(data, sizes, at::TensorOptions(at::kDouble));
+}
+
 at::Tensor view_int64(std::int64_t* data, at::IntArrayRef sizes) {
   return at::from_blob(data, sizes, at::TensorOptions(at::kLong));
 }

@@ -16,7 +16,8 @@ at::ScalarType scalar_type(DType dtype);
 /// Owns    nothing: the memory must outlive the tensor and everything that shares its storage
 /// Throws  kLogic when it begins elsewhere
 at::Tensor view(void* data, at::IntArrayRef sizes, DType dtype);
-/// Of int64, begun anywhere: tokens and targets, with which nothing is computed.
+/// Of int64 and fp64, begun anywhere: tokens, targets, a loss. No sum goes over them.
 at::Tensor view_int64(std::int64_t* data, at::IntArrayRef sizes);
+at::Tensor view_fp64(double* data, at::IntArrayRef sizes);
 
 }  // namespace sluice::tensor

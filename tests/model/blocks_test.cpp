@@ -95,14 +95,17 @@ TEST_P(Blocks, HeadAgreesWithPlainAutogradForEveryChunk) {
     SCOPED_TRACE(chunk);
     BlockParams params(d, BlockKind::kHead, dtype);
     const at::Tensor dx = poisoned_x();
-    const auto result = head_train(d, params, x, targets, scale, chunk, params, dx);
+    const at::Tensor trained = unknown_number(), seen = unknown_number();
+    head_train(d, params, x, targets, number(scale), chunk, params, dx, trained);
 
     const auto weights = params.for_reference();
     const at::Tensor ref_x = x.to(at::kDouble).clone().requires_grad_(true);
     const at::Tensor loss = reference::head(d, weights, ref_x, targets);
-    const at::Tensor ref_scale = at::full({}, scale, at::TensorOptions(at::kDouble));
-    EXPECT_NEAR(result.loss_sum / loss.item<double>(), 1.0, dtype == at::kFloat ? 1e-6 : 1e-3);
-    EXPECT_EQ(head_loss(d, params, x, targets, chunk).loss_sum, result.loss_sum);
+    const at::Tensor ref_scale = number(scale);
+    EXPECT_NEAR(trained.item<double>() / loss.item<double>(), 1.0,
+                dtype == at::kFloat ? 1e-6 : 1e-3);
+    head_loss(d, params, x, targets, chunk, seen);
+    EXPECT_EQ(seen.item<double>(), trained.item<double>());
     EXPECT_LT(relative_error(dx, torch::autograd::grad({loss}, {ref_x}, {ref_scale},
                                                        /*retain_graph=*/true)[0]),
               bound(dtype));
@@ -114,7 +117,9 @@ TEST_P(Blocks, AMicroBatchWithoutTargetsHasNoLossAndNoGradient) {
   BlockParams params(d, BlockKind::kHead, dtype);
   const at::Tensor targets = at::full({kBatch, kSeq}, -100, at::TensorOptions(at::kLong));
   const at::Tensor dx = poisoned_x();
-  EXPECT_EQ(head_train(d, params, random_x(5), targets, 1.0, 50, params, dx).loss_sum, 0.0);
+  const at::Tensor loss = unknown_number();
+  head_train(d, params, random_x(5), targets, number(1.0), 50, params, dx, loss);
+  EXPECT_EQ(loss.item<double>(), 0.0);
   EXPECT_EQ(dx.abs().max().item<double>(), 0.0);
   for (const auto& [role, gradient] : params.gradients()) {
     EXPECT_EQ(gradient.abs().max().item<double>(), 0.0) << static_cast<int>(role);

@@ -144,6 +144,14 @@ reference::Weights BlockParams::for_reference() const {
   return weights;
 }
 
+at::Tensor number(double value) {
+  return at::full({}, value, at::TensorOptions(at::kDouble));
+}
+
+at::Tensor unknown_number() {
+  return number(std::numeric_limits<double>::quiet_NaN());
+}
+
 at::Tensor random(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t seed) {
   return at::randn(sizes, at::detail::createCPUGenerator(seed), at::TensorOptions(at::kDouble))
       .to(dtype);

@@ -46,6 +46,10 @@ class BlockParams : public ParamSource, public GradSink {
   std::vector<shape::Role> asked_;
 };
 
+/// One fp64: what goes into an op, or NaN where it writes one.
+at::Tensor number(double value);
+at::Tensor unknown_number();
+
 at::Tensor random(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t seed);
 /// Rows that are one document each, and rows of several, the shortest of one token.
 at::Tensor plain_positions(std::int64_t batch, std::int64_t seq);
