@@ -92,11 +92,16 @@ class Writer {
       catalog_.kept = pool(Tier::kGpu, MemoryTag::kKept, "kept layers", sizes.kept);
     }
     catalog_.host_batch = pool(Tier::kCpu, MemoryTag::kBatch, "batches", sizes.batch);
-    catalog_.device_batch = setup_.sharing == Sharing::kUnified
-                                ? catalog_.host_batch
-                                : pool(Tier::kGpu, MemoryTag::kBatch, "batches", sizes.batch);
+    const bool separate = setup_.sharing == Sharing::kSeparate;
+    catalog_.device_batch = separate ? pool(Tier::kGpu, MemoryTag::kBatch, "batches", sizes.batch)
+                                     : catalog_.host_batch;
     catalog_.norms = pool(Tier::kCpu, MemoryTag::kControl, "norms", sizes.norms);
     catalog_.records = pool(Tier::kCpu, MemoryTag::kControl, "records", sizes.record);
+    catalog_.device_losses =
+        separate ? pool(Tier::kGpu, MemoryTag::kControl, "losses", sizes.loss) : catalog_.records;
+    if (separate && setup_.homes.offload_gradient == GradientHome::kNone) {
+      catalog_.device_norms = pool(Tier::kGpu, MemoryTag::kControl, "norms", sizes.norms);
+    }
     catalog_.receipts = pool(Tier::kCpu, MemoryTag::kControl, "receipts", sizes.receipts);
     catalog_.control = table_->buffer({catalog_.records, sizes.record, MemoryTag::kControl});
     const PoolId workspace =

@@ -27,6 +27,7 @@ struct Sizes {
   Bytes activation = 0;  ///< whole kAlignment: it may go to a drive
   Bytes batch = 0, kept = 0;
   Bytes norms = 0;  ///< of the largest segment
+  Bytes loss = sizeof(double);
   Bytes record = 0;
   Bytes receipts = 0;  ///< of a checkpoint: its position, then a sum for each chunk
 };
@@ -69,9 +70,11 @@ struct Catalog {
   prefetch::PoolId kept = prefetch::kNoPool;  ///< what kept layers leave for backward
   prefetch::PoolId device_batch = prefetch::kNoPool;
   prefetch::PoolId host_batch = prefetch::kNoPool;
-  prefetch::PoolId norms = prefetch::kNoPool;     ///< partial sums of squares of a segment
-  prefetch::PoolId records = prefetch::kNoPool;   ///< small numbers: losses, the step's record
-  prefetch::PoolId receipts = prefetch::kNoPool;  ///< of a checkpoint
+  prefetch::PoolId norms = prefetch::kNoPool;          ///< partial sums of squares of a segment
+  prefetch::PoolId device_norms = prefetch::kNoPool;   ///< likewise, of gradients on the device
+  prefetch::PoolId device_losses = prefetch::kNoPool;  ///< of one micro-batch each
+  prefetch::PoolId records = prefetch::kNoPool;        ///< small numbers: losses, the step's record
+  prefetch::PoolId receipts = prefetch::kNoPool;       ///< of a checkpoint
 };
 
 Catalog make_catalog(const Setup& setup);

@@ -95,6 +95,8 @@ OpRow make_row(OpId id) {
                     write(kInputGradient), grads});
     case OpId::kEmbedBackward:
       return model("embed backward", {read(kBatch), read(kOutputGradient), grads});
+    case OpId::kOffloadLoss:
+      return to_host("offload loss");
     case OpId::kOffloadActivation:
       return to_host("offload activation");
     case OpId::kWriteActivation:
@@ -113,6 +115,8 @@ OpRow make_row(OpId id) {
       return gradients("add uses", {update(kSum), read(kOtherUse)});
     case OpId::kNorm:
       return gradients("norm", {read(kGradient), write(kNorms)});
+    case OpId::kOffloadNorms:
+      return to_host("offload norms");
     case OpId::kDecide:
       return host("decide", LaneKind::kControl,
                   {update(kControl), read_several(kLoss), read_several(kNorms), write(kRecord)});

@@ -24,6 +24,7 @@ enum class OpId : std::uint16_t {
   kLayerBackward,  ///< runs the layer's forward again
   kLayerBackwardKept,
   kEmbedBackward,
+  kOffloadLoss,
   kOffloadActivation,
   kWriteActivation,
   kReadActivation,
@@ -33,6 +34,7 @@ enum class OpId : std::uint16_t {
   kAccumulate,       ///< the others are added
   kAddUses,          ///< the sums of a tied tensor's two uses become one
   kNorm,             ///< sums of squares, one double per grain
+  kOffloadNorms,
   kDecide,
   kReadState,
   kAdam,

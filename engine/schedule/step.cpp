@@ -19,7 +19,6 @@ class Step : public ProgramWriter {
   Step(const Setup& setup, const Catalog& catalog)
       : ProgramWriter("step", setup, catalog),
         gradients_(static_cast<std::size_t>(segments())),
-        losses_(static_cast<std::size_t>(setup.micro_batches)),
         norms_(static_cast<std::size_t>(segments())) {}
 
   std::shared_ptr<const prefetch::Program> write() {
@@ -87,8 +86,7 @@ class Step : public ProgramWriter {
     const Buffers weights = fetch(block(b));
     for (int mb = s.first; mb < s.end; ++mb) {
       s.dx[mb] = activation();
-      const BufferId loss = losses_[static_cast<std::size_t>(mb)] =
-          transient(catalog_.records, catalog_.sizes.record);
+      const BufferId loss = new_loss();
       backward_op(OpId::kHeadTrain, b, mb,
                   {{kWeights, weights},
                    {kInput, s.x[mb]},
@@ -96,6 +94,7 @@ class Step : public ProgramWriter {
                    {kInputGradient, s.dx[mb]},
                    {kLoss, loss}},
                   3);
+      losses_.push_back(loss_on_host({.micro_batch = mb}, loss));
     }
   }
 
@@ -219,10 +218,12 @@ class Step : public ProgramWriter {
     }
     const std::uint64_t elems = setup_.segment_elems(s);
     const Bytes elem = size_of(route(s).dtype);
-    const BufferId norms = norms_[static_cast<std::size_t>(s)] =
-        transient(catalog_.norms, norm_bytes(elems));
+    BufferId& norms = norms_[static_cast<std::size_t>(s)];
+    const bool to_copy = route(s).copied_by_chunk;  // lies where the host cannot read
+    norms = transient(to_copy ? catalog_.device_norms : catalog_.norms, norm_bytes(elems));
     gradient_op(OpId::kNorm, route(s), {.segment = s}, {{kGradient, whole}, {kNorms, norms}},
                 {.bytes = static_cast<double>(elems * elem)});
+    if (to_copy) norms = moved(OpId::kOffloadNorms, {.segment = s}, norms, catalog_.norms);
     for (const zero::Chunk& c : setup_.chunks[static_cast<std::size_t>(s)]) {
       gradient(s).chunks.push_back(part_of(whole, c.first_elem * elem, c.elems * elem));
     }

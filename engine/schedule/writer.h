@@ -52,6 +52,11 @@ class ProgramWriter {
   BufferId transient(prefetch::PoolId pool, Bytes bytes) {
     return program_->buffer({pool, bytes, catalog_.tags[pool]});
   }
+  /// What the device gave as a micro-batch's loss where the host can read it.
+  BufferId loss_on_host(Where where, BufferId loss) {
+    return separate() ? moved(OpId::kOffloadLoss, where, loss, catalog_.records) : loss;
+  }
+  BufferId new_loss() { return transient(catalog_.device_losses, catalog_.sizes.loss); }
   BufferId activation() { return transient(catalog_.activations, catalog_.sizes.activation); }
   BufferId part_of(BufferId parent, Bytes offset, Bytes bytes) {
     return program_->part_of(parent, offset, bytes);

@@ -161,6 +161,13 @@ class Script {
     }
     throw std::runtime_error("nobody writes this buffer");
   }
+  /// The op that made what a buffer holds, also where it was copied to the host on its way.
+  const prefetch::Op& maker(prefetch::BufferId id) const {
+    const prefetch::Op& op = definer(id);
+    const bool copied =
+        schedule::row_of(schedule::id_of(op)).runner == schedule::Runner::kCopyToHost;
+    return copied ? maker(buffer_of(op, schedule::Operand::kSource)) : op;
+  }
 
  private:
   std::shared_ptr<const prefetch::Program> program_;
