@@ -48,7 +48,7 @@ Ticket Conductor::start(const OpContext& context) {
   throw Error(Errc::kLogic, "an op that nobody runs");
 }
 
-/// On the stream of compute where that is the op's lane, else on the lane's own thread.
+/// On the stream of the op's lane where it has one, else on the lane's own thread.
 Ticket Conductor::compute(const OpContext& context, OpBytes op) {
   const auto run = [this](const OpBytes& ready) {
     if (schedule::row_of(ready.id).runner == Runner::kModel) {
@@ -57,12 +57,11 @@ Ticket Conductor::compute(const OpContext& context, OpBytes op) {
       host_.run(ready);
     }
   };
-  if (context.op.lane != schedule::lane_of(schedule::LaneKind::kCompute)) {
-    run(op);
-    return {};
+  if (streams_.has(context.op.lane)) {
+    return streams_.run(context, [run, op = op.local()] { run(op); });
   }
-  SLUICE_CHECK(context.stream_waits.empty(), kLogic, "there is one stream of compute");
-  return stream_.run([run, op = std::move(op)] { run(op); }).ticket();
+  run(op);
+  return {};
 }
 
 Ticket Conductor::read(const OpContext& context, const OpBytes& op) {

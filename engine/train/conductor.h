@@ -12,6 +12,7 @@
 #include "engine/train/compute.h"
 #include "engine/train/host_ops.h"
 #include "engine/train/saver.h"
+#include "engine/train/streams.h"
 #include "gpu/stream.h"
 
 namespace sluice::train {
@@ -27,12 +28,13 @@ class Conductor : public executor::Handler {
         memory_(memory),
         host_(host),
         compute_(compute),
-        stream_(stream),
         writer_(writer),
         saver_(saver),
         h2d_("h2d"),
         d2h_("d2h"),
-        nvme_written_(nvme_written) {}
+        nvme_written_(nvme_written) {
+    streams_.add(schedule::lane_of(schedule::LaneKind::kCompute), stream);
+  }
 
   Ticket start(const executor::OpContext& context) override;
 
@@ -50,7 +52,7 @@ class Conductor : public executor::Handler {
   const memory::SlotMemory& memory_;
   HostOps& host_;
   Compute& compute_;
-  gpu::Stream& stream_;         // of compute
+  Streams streams_;
   checkpoint::Writer* writer_;  // of the final program's ops; null: there are none
   Saver& saver_;
   gpu::Stream h2d_;  // towards the device
