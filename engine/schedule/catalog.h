@@ -55,14 +55,15 @@ struct Catalog {
   std::vector<std::vector<prefetch::BufferId>> states;       ///< by segment and chunk, at home
 
   // Pools of transients; a class that this run does not need has no pools.
-  PoolBySize staged_params;  ///< weights on their way from nvme to the device
-  PoolBySize device_params;  ///< fetched weights
-  PoolBySize contributions;  ///< gradients as the compute lane writes them
-  PoolBySize staged;         ///< contributions on their way into a sum on the host
-  PoolBySize gradients;      ///< at home: the gradient of the step
-  PoolBySize host_chunks;    ///< a chunk of a device gradient, copied for the optimizer
-  PoolBySize fresh;          ///< a chunk of new weights on its way to the device or to nvme
-  PoolBySize state_chunks;   ///< state read from nvme
+  PoolBySize staged_params;    ///< weights on their way from nvme to the device
+  PoolBySize device_params;    ///< fetched weights
+  PoolBySize contributions;    ///< gradients as the compute lane writes them
+  PoolBySize staged;           ///< contributions on their way into a sum on the host
+  PoolBySize gradients;        ///< at home: the gradient of the step
+  PoolBySize gradient_chunks;  ///< of a gradient, copied to where the optimizer works
+  PoolBySize fresh;  ///< a chunk of new weights in host memory, on its way to where they live
+  PoolBySize device_fresh;  ///< the same on the device
+  PoolBySize state_chunks;  ///< state brought to the host from where it lives
   prefetch::PoolId activations = prefetch::kNoPool;
   prefetch::PoolId host_activations =
       prefetch::kNoPool;  ///< saved there, or on their way to and from nvme

@@ -25,7 +25,7 @@ class Init : public ProgramWriter {
  private:
   void init(Where where) {
     const BufferId state = state_slot(where);
-    const BufferId fresh = fresh_slot(where);
+    const BufferId fresh = fresh_slot(where, prefetch::Tier::kCpu);
     op(OpId::kReadModel, where, {{kState, state}});
     op(OpId::kInitState, where, {{kState, state}, {kFresh, fresh}},
        {.bytes = static_cast<double>(chunk(where).elems * zero::kStateBytesPerElem)});

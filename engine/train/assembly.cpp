@@ -94,11 +94,12 @@ Session::Assembly::Assembly(Session& s)
       ledger(s.plan_.limits.tiers),
       memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr,
              reach_of(s.setup_.sharing)),
-      host(s.setup_, s.plan_.catalog.routes, rules, std::move(s.first_values_), batches, optimizer),
+      host(s.setup_, rules, std::move(s.first_values_), batches, optimizer),
+      arithmetic(s.setup_, s.plan_.catalog.routes, rules.optimizer),
       writer(open_writer(s.job_, *s.setup_.model, optimizer)),
       saver(s.setup_, s.job_),
-      conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer ? &*writer : nullptr, saver,
-                s.position_.nvme_written) {
+      conductor(s.setup_, memory, host, arithmetic, optimizer, *s.compute_, s.stream_,
+                writer ? &*writer : nullptr, saver, s.position_.nvme_written) {
   first_touch(memory, s.plan_.catalog.tags, s.stream_, optimizer);
   if (store) store->enrol(reached_by_drives(memory, s.setup_.sharing));
   const auto& workspace = s.plan_.catalog.residents->info(s.plan_.catalog.workspace);

@@ -149,7 +149,8 @@ TEST_P(Gradient, LivesAndIsSummedInItsHome) {
 TEST_P(Gradient, ReachesTheOptimizerChunkByChunkAsAPartOrAsACopyOfOne) {
   const Written run(GetParam());
   const Script step(run.step);
-  const bool copied = GetParam().gradient_on_device() && GetParam().separate();
+  const bool to_host = GetParam().gradient_on_device();
+  const bool copied = to_host != GetParam().state_on_device() && GetParam().separate();
   for (const Op& adam : step.of(OpId::kAdam)) {
     const auto s = static_cast<std::size_t>(adam.where.segment);
     const auto& chunk = run.setup.chunks[s][static_cast<std::size_t>(adam.where.chunk)];
@@ -158,7 +159,7 @@ TEST_P(Gradient, ReachesTheOptimizerChunkByChunkAsAPartOrAsACopyOfOne) {
     EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
     if (copied) {
       const Op& copy = step.definer(part);
-      EXPECT_EQ(schedule::id_of(copy), OpId::kOffloadGradient);
+      EXPECT_EQ(schedule::id_of(copy), to_host ? OpId::kOffloadGradient : OpId::kFetchGradient);
       EXPECT_EQ(copy.where.chunk, adam.where.chunk);
       part = buffer_of(copy, Operand::kSource);
       EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
@@ -175,11 +176,17 @@ TEST_P(Gradient, CrossesTheLinkOncePerContributionOrOncePerChunk) {
   for (int s = 0; s < run.segments(); ++s) {
     contributions += static_cast<std::size_t>(GetParam().micro_batches * uses_of(run, s));
   }
-  std::size_t expected = 0;
+  const bool from_device = GetParam().gradient_on_device();
+  std::size_t offloaded = 0, fetched = 0;
   if (GetParam().separate()) {
-    expected = GetParam().gradient_on_device() ? step.count(OpId::kAdam) : contributions;
+    const std::size_t chunks = step.count(OpId::kAdam);
+    const bool to_device = GetParam().state_on_device();
+    if (from_device && !to_device) offloaded = chunks;
+    if (!from_device) offloaded = contributions;
+    if (!from_device && to_device) fetched = chunks;
   }
-  EXPECT_EQ(step.count(OpId::kOffloadGradient), expected);
+  EXPECT_EQ(step.count(OpId::kFetchGradient), fetched);
+  EXPECT_EQ(step.count(OpId::kOffloadGradient), offloaded);
 }
 
 TEST(GradientDType, IsTheComputeTypeOfASingleContributionAndFp32OfASum) {

@@ -57,6 +57,7 @@ struct Placement {
   bool params_on_nvme() const { return param == schedule::ParamHome::kNvme; }
   bool activations_on_nvme() const { return activation == schedule::ActivationHome::kNvme; }
   bool gradient_on_device() const { return gradient == schedule::GradientHome::kNone; }
+  bool state_on_device() const { return state == schedule::OptimizerHome::kNone; }
   bool on_nvme() const { return state == schedule::OptimizerHome::kNvme; }
 
   std::string name() const {
@@ -64,7 +65,8 @@ struct Placement {
     std::string text = "Param";
     text += kHomes[static_cast<std::size_t>(param)];
     text += gradient_on_device() ? "GradientNone" : "GradientCpu";
-    text += on_nvme() ? "StateNvme" : "StateCpu";
+    text += "State";
+    text += kHomes[static_cast<std::size_t>(state)];
     text += "Activation";
     text += kHomes[static_cast<std::size_t>(activation)];
     if (kept_layers > 0) text += "Kept";
@@ -95,7 +97,7 @@ inline std::vector<Placement> all_placements() {
   };
   vary(&Placement::param, ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme);
   vary(&Placement::gradient, GradientHome::kNone, GradientHome::kCpu);
-  vary(&Placement::state, OptimizerHome::kCpu, OptimizerHome::kNvme);
+  vary(&Placement::state, OptimizerHome::kNone, OptimizerHome::kCpu, OptimizerHome::kNvme);
   vary(&Placement::activation, ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme);
   vary(&Placement::sharing, schedule::Sharing::kSeparate, schedule::Sharing::kUnified);
   vary(&Placement::micro_batches, 1, 3);
