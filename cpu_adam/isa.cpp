@@ -39,7 +39,8 @@ std::vector<Rung> find_ladder() {
 #if defined(__x86_64__)
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c");
   ladder.push_back({Isa::kAvx512, &kTable<xsimd::avx512bw>, avx512});
   ladder.push_back({Isa::kAvx2, &kTable<xsimd::fma3<xsimd::avx2>>, avx2});
   ladder.push_back({Isa::kSse2, &kTable<xsimd::sse2>, true});

@@ -10,10 +10,13 @@
 
 namespace sluice::cpu_adam {
 
-enum class Elem : std::uint8_t { kNone, kF32, kBf16 };
+enum class Elem : std::uint8_t { kNone, kF32, kBf16, kF16 };
 
-/// What base/dtype.h's Bf16 holds.
+/// What base/dtype.h's Bf16 and Fp16 hold.
 struct Bf16Bits {
+  std::uint16_t bits;
+};
+struct Fp16Bits {
   std::uint16_t bits;
 };
 /// Where nothing is written.
@@ -83,6 +86,7 @@ struct Typed {
   template <class F>
   static auto read(Source in, F f) {
     if (in.type == Elem::kBf16) return f(static_cast<const Bf16Bits*>(in.data));
+    if (in.type == Elem::kF16) return f(static_cast<const Fp16Bits*>(in.data));
     return f(static_cast<const float*>(in.data));
   }
   template <class F>
@@ -94,6 +98,8 @@ struct Typed {
         return f(static_cast<float*>(out.data));
       case Elem::kBf16:
         return f(static_cast<Bf16Bits*>(out.data));
+      case Elem::kF16:
+        return f(static_cast<Fp16Bits*>(out.data));
     }
   }
 };

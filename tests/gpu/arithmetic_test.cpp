@@ -36,11 +36,12 @@ TEST_F(ArithmeticOnDevice, GivesTheBitsOfTheOptimizer) {
   const auto here = calls<Optimizer>();
   const auto there = calls<Arithmetic>();
   for (const Lie& lie : lies()) {
+    const Sample sample(lie, static_cast<unsigned>(lie.count));
     for (std::size_t i = 0; i < here.size(); ++i) {
       SCOPED_TRACE(testing::Message() << here[i].name << ", " << lie.count << " elements, offset "
                                       << lie.offset << ", moved " << lie.moved);
-      Sample want(lie, static_cast<unsigned>(i));
-      Sample got = want;
+      Sample want = sample;
+      Sample got = sample;
       here[i].make(host_, want.operands());
       call(got, lie, there[i]).ticket().wait();
       ASSERT_TRUE(got.seen() == want.seen());
