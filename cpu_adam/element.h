@@ -39,7 +39,7 @@ struct Simd<Scalar> {
     const std::uint32_t size = p->bits & 0x7fffU;
     // With the exponent of a float it is 2^112 too small, exactly, subnormals too.
     const float whole = __builtin_bit_cast(float, size << 13) * 0x1p112F;
-    std::uint32_t wide = __builtin_bit_cast(std::uint32_t, whole);
+    auto wide = __builtin_bit_cast(std::uint32_t, whole);
     if (size >= 0x7c00U) wide = (size << 13) | (size > 0x7c00U ? 0x7fc00000U : 0x7f800000U);
     return __builtin_bit_cast(float, sign | wide);
   }

@@ -66,8 +66,8 @@ struct Kernels {
   double (*sum_squares)(Source, std::size_t count) noexcept;
   /// out = a + b; out may be a or b.
   void (*add)(float* out, Source a, Source b, std::size_t count) noexcept;
-  void (*widen)(float* out, Source in, std::size_t count) noexcept;
-  void (*round)(Sink out, const float* in, std::size_t count) noexcept;
+  /// One of the two is fp32.
+  void (*convert)(Sink out, Source in, std::size_t count) noexcept;
 };
 
 /// Defined in kernel_body.h, instantiated once per instruction set.
@@ -76,8 +76,7 @@ struct KernelsFor {
   static void update(const UpdateArgs& a) noexcept;
   static double sum_squares(Source in, std::size_t count) noexcept;
   static void add(float* out, Source a, Source b, std::size_t count) noexcept;
-  static void widen(float* out, Source in, std::size_t count) noexcept;
-  static void round(Sink out, const float* in, std::size_t count) noexcept;
+  static void convert(Sink out, Source in, std::size_t count) noexcept;
 };
 
 /// Calls a function with a pointer to what a source or a sink holds.

@@ -149,7 +149,7 @@ struct GrainNorms {
     for (; i + (kAhead - 1) * Lanes::kCount < end; i += kAhead * Lanes::kCount) {
       float x[kAhead];
       for (std::size_t k = 0; k < kAhead; ++k) x[k] = One::load(in + i + k * Lanes::kCount);
-      for (std::size_t k = 0; k < kAhead; ++k) One::add_squares(&sum, x[k]);
+      for (const float value : x) One::add_squares(&sum, value);
     }
     for (; i < end; i += Lanes::kCount) One::add_squares(&sum, One::load(in + i));
     return sum;

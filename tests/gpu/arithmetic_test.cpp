@@ -20,7 +20,7 @@ class ArithmeticOnDevice : public testing::Test {
     block_ = heap_.allocate(sample.size());
     const Operands there(block_.data(), lie);
     stream_.copy(block_.data(), sample.data(), sample.size());
-    const Event done = stream_.run([&] { what.make(arithmetic_, there); });
+    Event done = stream_.run([&] { what.make(arithmetic_, there); });
     stream_.copy(sample.data(), block_.data(), sample.size()).ticket().wait_error();
     return done;
   }
