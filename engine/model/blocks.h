@@ -24,7 +24,7 @@ namespace sluice::model {
 void embed_forward(const shape::Decoder& decoder, const ParamSource& params,
                    const at::Tensor& tokens_BS, const at::Tensor& positions_BS,
                    at::Tensor out_x_BSH);
-/// A row's gradient is the sum over its tokens in the order of the batch. Host memory only.
+/// A row's gradient is the sum over its tokens in the order of the batch.
 void embed_backward(const shape::Decoder& decoder, const at::Tensor& tokens_BS,
                     const at::Tensor& positions_BS, const at::Tensor& dx_BSH, GradSink& grads);
 

@@ -2,7 +2,6 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cos.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gt.h>
@@ -12,7 +11,6 @@
 #include <ATen/ops/pow.h>
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/rsub.h>
-#include <ATen/ops/sin.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
@@ -118,30 +116,7 @@ at::Tensor token_frequencies(const shape::Decoder& d, const at::Tensor& position
 // begin: the workspace was measured for one way of that.
 Rotary make_rotary(const shape::Decoder& d, const at::Tensor& positions_BS) {
   const auto fp32 = at::TensorOptions(at::kFloat).device(positions_BS.device());
-  const at::Tensor position_N1 = positions_BS.view({-1, 1}).to(at::kFloat);
-  const at::Tensor angle_NP = at::mul(position_N1, token_frequencies(d, positions_BS, fp32));
-  const auto of_tokens = [&](at::Tensor values_NP) {
-    if (d.rope.attention_factor != 1) values_NP.mul_(d.rope.attention_factor);
-    return values_NP.view({positions_BS.size(0), positions_BS.size(1), 1, -1});
-  };
-  return {of_tokens(at::cos(angle_NP)), of_tokens(at::sin(angle_NP))};
-}
-
-at::Tensor rotate(const at::Tensor& x_BShD, const Rotary& rotary, Turn turn) {
-  const std::int64_t pairs = x_BShD.size(3) / 2;
-  const at::Tensor first = x_BShD.narrow(3, 0, pairs);
-  const at::Tensor second = x_BShD.narrow(3, pairs, pairs);
-  at::Tensor out = at::empty(x_BShD.sizes(), x_BShD.options());
-  // The fp32 cosines make these products fp32 in bf16 too.
-  at::Tensor out_first = at::mul(first, rotary.cos_BS1P);
-  const double sign = turn == Turn::kForward ? 1.0 : -1.0;
-  out_first.sub_(at::mul(second, rotary.sin_BS1P), sign);
-  out.narrow(3, 0, pairs).copy_(out_first);
-  out_first.reset();
-  at::Tensor out_second = at::mul(second, rotary.cos_BS1P);
-  out_second.add_(at::mul(first, rotary.sin_BS1P), sign);
-  out.narrow(3, pairs, pairs).copy_(out_second);
-  return out;
+  return turns_of(positions_BS, token_frequencies(d, positions_BS, fp32), d.rope.attention_factor);
 }
 
 }  // namespace sluice::model

@@ -6,20 +6,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "engine/model/row_kernels.h"
 #include "engine/shape/decoder.h"
 
 namespace sluice::model {
 
-/// Of each token of a batch.
-struct Rotary {
-  at::Tensor cos_BS1P, sin_BS1P;  ///< fp32, P = head_dim / 2 pairs
-};
-
-enum class Turn { kForward, kBack };
-
+/// For rotate(), forward and back: turning back is the gradient of turning, also where the cosines
+/// are scaled.
 Rotary make_rotary(const shape::Decoder& decoder, const at::Tensor& positions_BS);
-/// A new contiguous tensor; fp32 inside, rounded once. Turning back is the gradient of turning,
-/// also where the cosines are scaled.
-at::Tensor rotate(const at::Tensor& x_BShD, const Rotary& rotary, Turn turn);
 
 }  // namespace sluice::model
