@@ -18,4 +18,20 @@ if(SLUICE_TORCH)
   target_link_libraries(libtorch INTERFACE
     "${SLUICE_LIBTORCH}/lib/libtorch_cpu.so" "${SLUICE_LIBTORCH}/lib/libc10.so"
     "${SLUICE_LIBTORCH}/lib/libgomp.so.1")
+
+  # Beside the CPU library where PyTorch is installed, apart where scripts/install.sh put them. Only
+  # machines with a GPU have what they need themselves (cuBLAS, cuDNN, NCCL, ...): programs link here,
+  # and start there.
+  if(SLUICE_GPU STREQUAL "cuda")
+    find_path(SLUICE_LIBTORCH_CUDA libtorch_cuda.so NO_DEFAULT_PATH
+      PATHS "${SLUICE_LIBTORCH}/lib" "${CMAKE_SOURCE_DIR}/.deps/cuda/torch/lib"
+      DOC "The folder of libtorch_cuda.so and libc10_cuda.so")
+    if(NOT SLUICE_LIBTORCH_CUDA)
+      message(FATAL_ERROR "no libtorch_cuda.so in ${SLUICE_LIBTORCH}/lib or .deps/cuda/torch/lib: "
+        "scripts/install.sh cuda puts it there")
+    endif()
+    target_link_options(libtorch INTERFACE "LINKER:-rpath,${SLUICE_LIBTORCH_CUDA}")
+    target_link_libraries(libtorch INTERFACE cuda_runtime
+      "${SLUICE_LIBTORCH_CUDA}/libtorch_cuda.so" "${SLUICE_LIBTORCH_CUDA}/libc10_cuda.so")
+  endif()
 endif()

@@ -11,20 +11,24 @@ endif()
 find_package(Threads REQUIRED)
 
 add_library(sluice_flags INTERFACE)
-# -ffp-contract=off: the compiler may not fuse what the source does not fuse, so every ISA
-# computes the same bits.
-target_compile_options(sluice_flags INTERFACE
-  -Wall -Wextra -Wsign-conversion -Werror -ffp-contract=off -fno-fast-math)
+# -ffp-contract=off, --fmad=false: the compiler may not fuse what the source does not fuse, so every
+# ISA and every card computes the same bits.
+set(cxx_flags -Wall -Wextra -Wsign-conversion -Werror -ffp-contract=off -fno-fast-math)
 # GCC 12 sees overlaps in operator+ of strings that are not there (GCC bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(sluice_flags INTERFACE -Wno-restrict)
+  list(APPEND cxx_flags -Wno-restrict)
 endif()
+set(cuda_flags --fmad=false -Werror=all-warnings
+  -Xcompiler=-Wall,-Wextra,-Werror,-ffp-contract=off,-fno-fast-math)
+target_compile_options(sluice_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>" "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_flags}>")
 find_package(fmt REQUIRED)
 target_compile_definitions(sluice_flags INTERFACE SPDLOG_FMT_EXTERNAL)
 target_include_directories(sluice_flags INTERFACE "${CMAKE_SOURCE_DIR}")
 target_link_libraries(sluice_flags INTERFACE fmt::fmt Threads::Threads)
 if(SLUICE_SANITIZE)
-  target_compile_options(sluice_flags INTERFACE
+  set(sanitize_flags
     -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_compile_options(sluice_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${sanitize_flags}>")
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()

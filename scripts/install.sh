@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# scripts/install.sh build|bench|data|lint|reference|transformers|fio ... - installs what is missing, and nothing that is there.
+# scripts/install.sh build|bench|cuda|data|lint|reference|transformers|fio ... - installs what is missing, and nothing that is there.
 #
 #   build      the compiler and libraries (apt), and LibTorch into .deps/libtorch
 #   bench      what `./sluice bench` needs of that (apt): a minute instead of several
+#   cuda       what a build with SLUICE_GPU=cuda needs beside `build`: the CUDA 13.0 compiler and LibTorch's
+#              CUDA libraries, in .deps/cuda (pip, 650 MB; it needs no GPU and no driver)
 #   data       what `./sluice data tokenize` and `./sluice data inspect` need, in .deps/data (pip, 470 MB)
 #   lint       the tools of scripts/lint and .ci/run (apt)
 #   reference  PyTorch for tests/reference (apt; the product does not need it)
@@ -16,7 +18,9 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 libtorch=$root/.deps/libtorch
+cuda=$root/.deps/cuda
 requirements=$root/scripts/libtorch-requirements.txt
+cuda_requirements=$root/scripts/cuda-requirements.txt
 
 # Of every room without LibTorch: CMake looks for all of it, also where only a part is built.
 bench_packages=(
@@ -73,12 +77,14 @@ install_packages() {
     refuse "apt-get could not install: ${missing[*]}. Its reason stands above; nothing else was touched"
 }
 
-# The wheels are downloaded for one fixed Python, since only their C++ side is used.
+# download_wheels FOLDER REQUIREMENTS...: for one fixed Python, since only their C++ side is used.
 download_wheels() {
+  local folder=$1
+  shift
   /usr/bin/python3 -m pip download --disable-pip-version-check --no-cache-dir --no-input \
-    --require-hashes --no-deps --only-binary=:all: --requirement "$requirements" \
+    --require-hashes --no-deps --only-binary=:all: "${@/#/--requirement=}" \
     --python-version 3.11 --implementation cp --abi cp311 --platform manylinux_2_28_x86_64 \
-    --platform manylinux_2_25_x86_64 --platform manylinux2014_x86_64 --dest "$1" >&2
+    --platform manylinux_2_25_x86_64 --platform manylinux2014_x86_64 --dest "$folder" >&2
 }
 
 # Everything is made ready beside its place and then renamed: an interrupted install leaves nothing
@@ -94,7 +100,7 @@ install_libtorch() {
   work=$(mktemp -d "$parent/libtorch.XXXXXX")
   trap 'rm -rf "$work"' EXIT
   say "downloading LibTorch (550 MB, once)"
-  download_wheels "$work/wheels" ||
+  download_wheels "$work/wheels" "$requirements" ||
     refuse "LibTorch could not be downloaded; pip's reason stands above. Needs 1.2 GB in $parent"
   unzip -q "$work"/wheels/torch-*.whl 'torch/include/*' torch/lib/libtorch_cpu.so \
     torch/lib/libc10.so torch/lib/libgomp.so.1 'torch-*.dist-info/licenses/*' -d "$work/new"
@@ -105,6 +111,34 @@ install_libtorch() {
   cp "$requirements" "$work/new/requirements.txt"
   if [[ -e $libtorch ]]; then mv "$libtorch" "$work/old"; fi
   mv "$work/new" "$libtorch"
+  rm -rf "$work"
+  trap - EXIT
+}
+
+# The toolkit as its own wheels lay it out, which is also where LibTorch's CUDA libraries look for the
+# runtime. What those need besides (cuBLAS, cuDNN, NCCL, ...) is on machines with a GPU only.
+install_cuda() {
+  cat "$requirements" "$cuda_requirements" | cmp -s - "$cuda/requirements.txt" && return
+  [[ $(uname -m) == x86_64 ]] ||
+    refuse "the CUDA compiler is pinned for x86_64, this machine is $(uname -m); put an nvcc of CUDA 13 on PATH"
+
+  mkdir -p "$root/.deps"
+  work=$(mktemp -d "$cuda.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+  say "downloading the CUDA compiler and LibTorch's CUDA libraries (640 MB, once)"
+  download_wheels "$work/wheels" "$requirements" "$cuda_requirements" ||
+    refuse "they could not be downloaded; pip's reason stands above. They need 1.5 GB in $root/.deps"
+  unzip -q "$work"/wheels/torch-*.whl torch/lib/libtorch_cuda.so torch/lib/libc10_cuda.so \
+    'torch-*.dist-info/licenses/*' -d "$work/new"
+  local wheel
+  for wheel in "$work"/wheels/nvidia_{cuda_{nvcc,crt,cccl,runtime},nvvm}-*.whl; do
+    unzip -q "$wheel" 'nvidia/cu13/*' '*.dist-info/licenses/*' -d "$work/new"
+  done
+  rm "$work/new/nvidia/cu13/lib/libnvvm.so.4" # for programs that compile at run time
+  ln -s lib "$work/new/nvidia/cu13/lib64" # the name under which nvcc looks for it
+  cat "$requirements" "$cuda_requirements" >"$work/new/requirements.txt"
+  if [[ -e $cuda ]]; then mv "$cuda" "$work/old"; fi
+  mv "$work/new" "$cuda"
   rm -rf "$work"
   trap - EXIT
 }
@@ -139,7 +173,7 @@ note_installed() {
     mv ".deps/$name.new" ".deps/$name")
 }
 
-(($# > 0)) || refuse "usage: scripts/install.sh build|bench|data|lint|reference|transformers|fio ..."
+(($# > 0)) || refuse "usage: scripts/install.sh build|bench|cuda|data|lint|reference|transformers|fio ..."
 for what in "$@"; do
   case $what in
     build)
@@ -150,6 +184,10 @@ for what in "$@"; do
     bench)
       install_packages "${bench_packages[@]}"
       note_installed installed-bench
+      ;;
+    cuda)
+      install_packages g++ python3 python3-pip unzip
+      install_cuda
       ;;
     data)
       install_packages python3 python3-venv
@@ -163,6 +201,6 @@ for what in "$@"; do
       install_python transformers "6 GB"
       ;;
     fio) install_packages fio ;;
-    *) refuse "scripts/install.sh knows build, bench, data, lint, reference, transformers and fio, not '$what'" ;;
+    *) refuse "scripts/install.sh knows build, bench, cuda, data, lint, reference, transformers and fio, not '$what'" ;;
   esac
 done
