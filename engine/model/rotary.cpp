@@ -17,8 +17,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "engine/model/documents.h"
-
 namespace sluice::model {
 namespace {
 
@@ -99,12 +97,13 @@ at::Tensor frequencies(const shape::Decoder& d, std::int64_t seq, at::TensorOpti
 }
 
 /// Of each token, [N, P]; or [P] where all have the same.
-at::Tensor token_frequencies(const shape::Decoder& d, const at::Tensor& positions_BS,
+at::Tensor token_frequencies(const shape::Decoder& d, const Places& places,
                              at::TensorOptions fp32) {
   if (d.rope.scaling != RopeScaling::kDynamic) return frequencies(d, 0, fp32);
-  const at::Tensor of_tokens = at::empty({positions_BS.numel(), d.head_dim / 2}, fp32);
-  for (const Document& document : documents_in(positions_BS)) {
-    of_tokens.narrow(0, document.row * positions_BS.size(1) + document.begin, document.tokens)
+  const std::int64_t seq = places.positions_BS.size(1);
+  const at::Tensor of_tokens = at::empty({places.positions_BS.numel(), d.head_dim / 2}, fp32);
+  for (const Document& document : places.documents.all) {
+    of_tokens.narrow(0, document.row * seq + document.begin, document.tokens)
         .copy_(frequencies(d, document.tokens, fp32));
   }
   return of_tokens;
@@ -114,9 +113,9 @@ at::Tensor token_frequencies(const shape::Decoder& d, const at::Tensor& position
 
 // What is taken on the way has sizes that follow from the batch's shape alone, wherever documents
 // begin: the workspace was measured for one way of that.
-Rotary make_rotary(const shape::Decoder& d, const at::Tensor& positions_BS) {
-  const auto fp32 = at::TensorOptions(at::kFloat).device(positions_BS.device());
-  return turns_of(positions_BS, token_frequencies(d, positions_BS, fp32), d.rope.attention_factor);
+Rotary make_rotary(const shape::Decoder& d, const Places& places) {
+  const auto fp32 = at::TensorOptions(at::kFloat).device(places.positions_BS.device());
+  return turns_of(places.positions_BS, token_frequencies(d, places, fp32), d.rope.attention_factor);
 }
 
 }  // namespace sluice::model

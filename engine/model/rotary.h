@@ -4,8 +4,7 @@
 /// Paper   RoFormer, arXiv:2104.09864; the pairing is Hugging Face's ("rotate half")
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
+#include "engine/model/documents.h"
 #include "engine/model/row_kernels.h"
 #include "engine/shape/decoder.h"
 
@@ -13,6 +12,6 @@ namespace sluice::model {
 
 /// For rotate(), forward and back: turning back is the gradient of turning, also where the cosines
 /// are scaled.
-Rotary make_rotary(const shape::Decoder& decoder, const at::Tensor& positions_BS);
+Rotary make_rotary(const shape::Decoder& decoder, const Places& places);
 
 }  // namespace sluice::model
