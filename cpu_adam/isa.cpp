@@ -24,7 +24,8 @@ namespace {
 
 template <class Arch>
 constexpr Kernels kTable = {&KernelsFor<Arch>::update, &KernelsFor<Arch>::sum_squares,
-                            &KernelsFor<Arch>::add, &KernelsFor<Arch>::convert};
+                            &KernelsFor<Arch>::add, &KernelsFor<Arch>::widen,
+                            &KernelsFor<Arch>::round};
 
 struct Rung {
   Isa isa;

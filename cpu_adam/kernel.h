@@ -1,6 +1,6 @@
 /// The inner loops, one copy per instruction set; [Note: Adam arithmetic] in optimizer.h.
 ///
-/// Kernel files (kernel_*.cpp) are compiled with -m flags, so they include this, simd.h,
+/// Kernel files (kernel_*.cpp) are compiled with -m flags, so they include this, element.h, simd.h,
 /// kernel_body.h and xsimd, nothing else: an inline function of any other header, compiled there
 /// for AVX-512, could be the copy that the linker keeps for the whole program.
 #pragma once
@@ -11,6 +11,13 @@
 namespace sluice::cpu_adam {
 
 enum class Elem : std::uint8_t { kNone, kF32, kBf16 };
+
+/// What base/dtype.h's Bf16 holds.
+struct Bf16Bits {
+  std::uint16_t bits;
+};
+/// Where nothing is written.
+struct Nowhere {};
 
 struct Source {
   const void* data = nullptr;
@@ -56,7 +63,8 @@ struct Kernels {
   double (*sum_squares)(Source, std::size_t count) noexcept;
   /// out = a + b; out may be a or b.
   void (*add)(float* out, Source a, Source b, std::size_t count) noexcept;
-  void (*convert)(Sink out, Source in, std::size_t count) noexcept;
+  void (*widen)(float* out, Source in, std::size_t count) noexcept;
+  void (*round)(Sink out, const float* in, std::size_t count) noexcept;
 };
 
 /// Defined in kernel_body.h, instantiated once per instruction set.
@@ -65,10 +73,32 @@ struct KernelsFor {
   static void update(const UpdateArgs& a) noexcept;
   static double sum_squares(Source in, std::size_t count) noexcept;
   static void add(float* out, Source a, Source b, std::size_t count) noexcept;
-  static void convert(Sink out, Source in, std::size_t count) noexcept;
+  static void widen(float* out, Source in, std::size_t count) noexcept;
+  static void round(Sink out, const float* in, std::size_t count) noexcept;
 };
 
-/// Plain C++, no vectors: the tag that xsimd 8.1 lacks.
+/// Calls a function with a pointer to what a source or a sink holds.
+template <class Arch>
+struct Typed {
+  template <class F>
+  static auto read(Source in, F f) {
+    if (in.type == Elem::kBf16) return f(static_cast<const Bf16Bits*>(in.data));
+    return f(static_cast<const float*>(in.data));
+  }
+  template <class F>
+  static void write(Sink out, F f) {
+    switch (out.type) {
+      case Elem::kNone:
+        return f(static_cast<Nowhere*>(out.data));
+      case Elem::kF32:
+        return f(static_cast<float*>(out.data));
+      case Elem::kBf16:
+        return f(static_cast<Bf16Bits*>(out.data));
+    }
+  }
+};
+
+/// Plain C++, no vectors: the tag that xsimd 8.1 lacks. A device's threads compute with it too.
 struct Scalar {};
 
 }  // namespace sluice::cpu_adam

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <xsimd/xsimd.hpp>
 
+#include "cpu_adam/element.h"
 #include "cpu_adam/kernel.h"
 
 namespace sluice::cpu_adam {
@@ -42,25 +43,22 @@ struct Batch {
   }
 };
 
-template <class Arch>
-struct Simd;
-
 #if XSIMD_WITH_AVX512BW
 template <>
 struct Simd<xsimd::avx512bw> : Batch<xsimd::avx512bw> {
   using Batch::load;
   using Batch::store;
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
-  static F load(const std::uint16_t* p) {
+  static F load(const Bf16Bits* p) {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
   }
   static __m256i narrow(F x) { return _mm512_cvtepi32_epi16(round_bf16(x)); }
-  static void store(std::uint16_t* p, F x) {
+  static void store(Bf16Bits* p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(x));
   }
   static void stream(float* p, F x) { _mm512_stream_ps(p, x); }
-  static void stream(std::uint16_t* p, F x) {
+  static void stream(Bf16Bits* p, F x) {
     _mm256_stream_si256(reinterpret_cast<__m256i*>(p), narrow(x));
   }
   static void fence() { _mm_sfence(); }
@@ -79,7 +77,7 @@ struct Simd<xsimd::fma3<xsimd::avx2>> : Batch<xsimd::fma3<xsimd::avx2>> {
   using Batch::load;
   using Batch::store;
   static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
-  static F load(const std::uint16_t* p) {
+  static F load(const Bf16Bits* p) {
     const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
   }
@@ -87,11 +85,11 @@ struct Simd<xsimd::fma3<xsimd::avx2>> : Batch<xsimd::fma3<xsimd::avx2>> {
     const I r = round_bf16(x);
     return _mm_packs_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
   }
-  static void store(std::uint16_t* p, F x) {
+  static void store(Bf16Bits* p, F x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow(x));
   }
   static void stream(float* p, F x) { _mm256_stream_ps(p, x); }
-  static void stream(std::uint16_t* p, F x) {
+  static void stream(Bf16Bits* p, F x) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(p), narrow(x));
   }
   static void fence() { _mm_sfence(); }
@@ -118,16 +116,16 @@ struct Simd<xsimd::sse2> : Batch<xsimd::sse2> {
     for (int i = 0; i < 4; ++i) z[i] = __builtin_fmaf(x[i], y[i], z[i]);
     return F::load_unaligned(z);
   }
-  static F load(const std::uint16_t* p) {
+  static F load(const Bf16Bits* p) {
     const __m128i half = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
     return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), half));
   }
-  static void store(std::uint16_t* p, F x) {
+  static void store(Bf16Bits* p, F x) {
     const I r = round_bf16(x);
     _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi32(r, r));
   }
   static void stream(float* p, F x) { _mm_stream_ps(p, x); }
-  static void stream(std::uint16_t* p, F x) { store(p, x); }  // no 8-byte one from SSE registers
+  static void stream(Bf16Bits* p, F x) { store(p, x); }  // no 8-byte one from SSE registers
   static void fence() { _mm_sfence(); }
   static void add_squares(D* sums, F x) {
     const D low = _mm_cvtps_pd(x);
@@ -144,15 +142,15 @@ struct Simd<xsimd::neon64> : Batch<xsimd::neon64> {
   using Batch::load;
   using Batch::store;
   static F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
-  static F load(const std::uint16_t* p) {
-    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+  static F load(const Bf16Bits* p) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(&p->bits), 16));
   }
-  static void store(std::uint16_t* p, F x) {
-    vst1_u16(p, vreinterpret_u16_s16(vmovn_s32(round_bf16(x))));
+  static void store(Bf16Bits* p, F x) {
+    vst1_u16(&p->bits, vreinterpret_u16_s16(vmovn_s32(round_bf16(x))));
   }
   // C has no intrinsic for STNP, and its hint is often ignored.
   static void stream(float* p, F x) { store(p, x); }
-  static void stream(std::uint16_t* p, F x) { store(p, x); }
+  static void stream(Bf16Bits* p, F x) { store(p, x); }
   static void fence() {}
   static void add_squares(D* sums, F x) {
     const D low = vcvt_f64_f32(vget_low_f32(x));
@@ -162,34 +160,5 @@ struct Simd<xsimd::neon64> : Batch<xsimd::neon64> {
   }
 };
 #endif
-
-template <>
-struct Simd<Scalar> {
-  using F = float;
-  using D = double;
-  static constexpr std::size_t kLanes = 1;
-  static constexpr std::size_t kDoubles = 1;
-
-  static F fma(F a, F b, F c) { return __builtin_fmaf(a, b, c); }
-  static F sqrt(F x) { return __builtin_sqrtf(x); }
-  static F load(const float* p) { return *p; }
-  static F load(const std::uint16_t* p) {
-    return __builtin_bit_cast(float, static_cast<std::uint32_t>(*p) << 16);
-  }
-  static void store(float* p, F x) { *p = x; }
-  static void store(double* p, D x) { *p = x; }
-  static void store(std::uint16_t* p, F x) {
-    const auto u = __builtin_bit_cast(std::uint32_t, x);
-    const std::uint32_t rounded = u + 0x7fffU + ((u >> 16) & 1U);
-    *p = static_cast<std::uint16_t>((x != x ? u | 0x400000U : rounded) >> 16);
-  }
-  static void stream(float* p, F x) { store(p, x); }
-  static void stream(std::uint16_t* p, F x) { store(p, x); }
-  static void fence() {}
-  static void add_squares(D* sums, F x) {
-    const D wide = x;
-    sums[0] += wide * wide;
-  }
-};
 
 }  // namespace sluice::cpu_adam

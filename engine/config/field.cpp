@@ -223,8 +223,11 @@ std::vector<Field> placement_fields() {
           "cpu",
           &C::zero_optimization, &Z::offload_gradient),
       key("zero_optimization.offload_optimizer.device",
-          named({OptimizerHome::kCpu, OptimizerHome::kNvme}, OptimizerHome::kCpu),
-          "Where the optimizer's weights and moments live between steps: auto is cpu",
+          named({OptimizerHome::kCpu, OptimizerHome::kNone, OptimizerHome::kNvme},
+                OptimizerHome::kCpu),
+          "Where the optimizer's weights and moments live between steps, and who updates them: "
+          "none "
+          "is the device, auto is cpu",
           &C::zero_optimization, &Z::offload_optimizer),
       key("zero_optimization.offload_activation.device",
           named({ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme},

@@ -25,9 +25,9 @@ Bytes host_bytes(const prefetch::Pools& pools) {
 }  // namespace
 
 SlotMemory::SlotMemory(const prefetch::Pools& pools, const std::vector<prefetch::MemoryTag>& tags,
-                       Ledger& ledger, nvme::Store* store)
+                       Ledger& ledger, nvme::Store* store, gpu::Reach reach)
     : pools_(pools),
-      heap_(ledger.limit(Tier::kGpu)),
+      heap_(ledger.limit(Tier::kGpu), reach),
       bases_(pools.size(), nullptr),
       extents_(pools.size()),
       store_(store) {

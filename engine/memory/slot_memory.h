@@ -20,9 +20,10 @@ namespace sluice::memory {
 
 class SlotMemory {
  public:
-  /// `tags` by pool. `store` may be null when no pool is on nvme; it must outlive this.
+  /// `tags` by pool. `store` may be null when no pool is on nvme; it must outlive this. `reach`: of
+  /// the pools on the device.
   SlotMemory(const prefetch::Pools& pools, const std::vector<prefetch::MemoryTag>& tags,
-             Ledger& ledger, nvme::Store* store);
+             Ledger& ledger, nvme::Store* store, gpu::Reach reach = gpu::Reach::kHostToo);
 
   /// Of a pool in the gpu or cpu tier.
   std::byte* address(prefetch::PoolId pool, std::uint32_t slot) const;

@@ -26,7 +26,7 @@ std::vector<Setup> alternatives(const Setup& setup) {
   std::vector<Setup> all;
   for (const auto param : {ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme}) {
     for (const auto gradient : {GradientHome::kNone, GradientHome::kCpu}) {
-      for (const auto state : {OptimizerHome::kCpu, OptimizerHome::kNvme}) {
+      for (const auto state : {OptimizerHome::kNone, OptimizerHome::kCpu, OptimizerHome::kNvme}) {
         for (const auto activation :
              {ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme}) {
           Setup other = setup;

@@ -18,13 +18,14 @@ using prefetch::Tier;
 
 namespace {
 
-Tier tier_of(ParamHome home) {
+template <class Home>
+Tier tier_of(Home home) {
   switch (home) {
-    case ParamHome::kNone:
+    case Home::kNone:
       return Tier::kGpu;
-    case ParamHome::kCpu:
+    case Home::kCpu:
       return Tier::kCpu;
-    case ParamHome::kNvme:
+    case Home::kNvme:
       return Tier::kNvme;
   }
   return Tier::kCpu;
@@ -92,11 +93,15 @@ class Writer {
       catalog_.kept = pool(Tier::kGpu, MemoryTag::kKept, "kept layers", sizes.kept);
     }
     catalog_.host_batch = pool(Tier::kCpu, MemoryTag::kBatch, "batches", sizes.batch);
-    catalog_.device_batch = setup_.sharing == Sharing::kUnified
-                                ? catalog_.host_batch
-                                : pool(Tier::kGpu, MemoryTag::kBatch, "batches", sizes.batch);
+    catalog_.device_batch = separate_ ? pool(Tier::kGpu, MemoryTag::kBatch, "batches", sizes.batch)
+                                      : catalog_.host_batch;
     catalog_.norms = pool(Tier::kCpu, MemoryTag::kControl, "norms", sizes.norms);
     catalog_.records = pool(Tier::kCpu, MemoryTag::kControl, "records", sizes.record);
+    catalog_.device_losses =
+        separate_ ? pool(Tier::kGpu, MemoryTag::kControl, "losses", sizes.loss) : catalog_.records;
+    if (separate_ && setup_.homes.offload_gradient == GradientHome::kNone) {
+      catalog_.device_norms = pool(Tier::kGpu, MemoryTag::kControl, "norms", sizes.norms);
+    }
     catalog_.receipts = pool(Tier::kCpu, MemoryTag::kControl, "receipts", sizes.receipts);
     catalog_.control = table_->buffer({catalog_.records, sizes.record, MemoryTag::kControl});
     const PoolId workspace =
@@ -107,7 +112,6 @@ class Writer {
 
   void parameters() {
     const Bytes elem = size_of(setup_.compute);
-    const bool separate = setup_.sharing == Sharing::kSeparate;
     const Tier home = tier_of(setup_.homes.offload_param);
     PoolBySize homes;
     pool_per_size(homes, home, MemoryTag::kParam, "parameters", segment_bytes(elem));
@@ -124,12 +128,16 @@ class Writer {
       pool_per_size(catalog_.device_params, Tier::kGpu, MemoryTag::kParam, "fetched parameters",
                     segment_bytes(elem));
     }
-    if (home == Tier::kNvme && separate) {
+    if (home == Tier::kNvme && separate_) {
       pool_per_size(catalog_.staged_params, Tier::kCpu, MemoryTag::kParam, "staged parameters",
                     segment_bytes(elem));
     }
-    if (home == Tier::kNvme || (home == Tier::kGpu && separate)) {
+    if (out_of_the_hosts_reach(home)) {
       pool_per_size(catalog_.fresh, Tier::kCpu, MemoryTag::kParam, "fresh parameters",
+                    chunk_bytes(elem));
+    }
+    if (home != Tier::kGpu && separate_ && setup_.updates_on_device()) {
+      pool_per_size(catalog_.device_fresh, Tier::kGpu, MemoryTag::kParam, "fresh parameters",
                     chunk_bytes(elem));
     }
   }
@@ -156,12 +164,12 @@ class Writer {
     pool_per_size(catalog_.contributions, Tier::kGpu, tag, "gradient contributions", contributions);
     pool_per_size(catalog_.staged, Tier::kCpu, tag, "staged contributions", staged);
     pool_per_size(catalog_.gradients, home, tag, "gradients", whole);
-    pool_per_size(catalog_.host_chunks, Tier::kCpu, tag, "gradient chunks", chunks);
+    const Tier optimizer = setup_.updates_on_device() ? Tier::kGpu : Tier::kCpu;
+    pool_per_size(catalog_.gradient_chunks, optimizer, tag, "gradient chunks", chunks);
   }
 
   void states() {
-    const bool nvme = setup_.homes.offload_optimizer == OptimizerHome::kNvme;
-    const Tier home = nvme ? Tier::kNvme : Tier::kCpu;
+    const Tier home = tier_of(setup_.homes.offload_optimizer);
     PoolBySize homes;
     pool_per_size(homes, home, MemoryTag::kState, "state", chunk_bytes(zero::kStateBytesPerElem));
     for (const auto& chunks : setup_.chunks) {
@@ -171,13 +179,18 @@ class Writer {
         states.push_back(table_->buffer({homes.at(bytes), bytes, MemoryTag::kState}));
       }
     }
-    if (nvme) {
+    if (out_of_the_hosts_reach(home)) {
       pool_per_size(catalog_.state_chunks, Tier::kCpu, MemoryTag::kState, "state chunks",
                     chunk_bytes(zero::kStateBytesPerElem));
     }
   }
 
+  bool out_of_the_hosts_reach(Tier home) const {
+    return home == Tier::kNvme || (home == Tier::kGpu && separate_);
+  }
+
   const Setup& setup_;
+  const bool separate_ = setup_.sharing == Sharing::kSeparate;
   Catalog catalog_;
   std::shared_ptr<prefetch::Residents> table_ = std::make_shared<prefetch::Residents>();
 };

@@ -27,6 +27,7 @@ struct Sizes {
   Bytes activation = 0;  ///< whole kAlignment: it may go to a drive
   Bytes batch = 0, kept = 0;
   Bytes norms = 0;  ///< of the largest segment
+  Bytes loss = sizeof(double);
   Bytes record = 0;
   Bytes receipts = 0;  ///< of a checkpoint: its position, then a sum for each chunk
 };
@@ -54,14 +55,15 @@ struct Catalog {
   std::vector<std::vector<prefetch::BufferId>> states;       ///< by segment and chunk, at home
 
   // Pools of transients; a class that this run does not need has no pools.
-  PoolBySize staged_params;  ///< weights on their way from nvme to the device
-  PoolBySize device_params;  ///< fetched weights
-  PoolBySize contributions;  ///< gradients as the compute lane writes them
-  PoolBySize staged;         ///< contributions on their way into a sum on the host
-  PoolBySize gradients;      ///< at home: the gradient of the step
-  PoolBySize host_chunks;    ///< a chunk of a device gradient, copied for the optimizer
-  PoolBySize fresh;          ///< a chunk of new weights on its way to the device or to nvme
-  PoolBySize state_chunks;   ///< state read from nvme
+  PoolBySize staged_params;    ///< weights on their way from nvme to the device
+  PoolBySize device_params;    ///< fetched weights
+  PoolBySize contributions;    ///< gradients as the compute lane writes them
+  PoolBySize staged;           ///< contributions on their way into a sum on the host
+  PoolBySize gradients;        ///< at home: the gradient of the step
+  PoolBySize gradient_chunks;  ///< of a gradient, copied to where the optimizer works
+  PoolBySize fresh;  ///< a chunk of new weights in host memory, on its way to where they live
+  PoolBySize device_fresh;  ///< the same on the device
+  PoolBySize state_chunks;  ///< state brought to the host from where it lives
   prefetch::PoolId activations = prefetch::kNoPool;
   prefetch::PoolId host_activations =
       prefetch::kNoPool;  ///< saved there, or on their way to and from nvme
@@ -69,9 +71,11 @@ struct Catalog {
   prefetch::PoolId kept = prefetch::kNoPool;  ///< what kept layers leave for backward
   prefetch::PoolId device_batch = prefetch::kNoPool;
   prefetch::PoolId host_batch = prefetch::kNoPool;
-  prefetch::PoolId norms = prefetch::kNoPool;     ///< partial sums of squares of a segment
-  prefetch::PoolId records = prefetch::kNoPool;   ///< small numbers: losses, the step's record
-  prefetch::PoolId receipts = prefetch::kNoPool;  ///< of a checkpoint
+  prefetch::PoolId norms = prefetch::kNoPool;          ///< partial sums of squares of a segment
+  prefetch::PoolId device_norms = prefetch::kNoPool;   ///< likewise, of gradients on the device
+  prefetch::PoolId device_losses = prefetch::kNoPool;  ///< of one micro-batch each
+  prefetch::PoolId records = prefetch::kNoPool;        ///< small numbers: losses, the step's record
+  prefetch::PoolId receipts = prefetch::kNoPool;       ///< of a checkpoint
 };
 
 Catalog make_catalog(const Setup& setup);

@@ -11,7 +11,7 @@ GradientRoute gradient_route(const Setup& setup, int segment) {
   route.summed = setup.micro_batches > 1 || route.uses > 1 || setup.grad_dtype == GradDType::kF32;
   route.dtype = route.summed ? DType::kF32 : setup.compute;
   route.offloaded = !at_device && separate;
-  route.copied_by_chunk = at_device && separate;
+  route.copied_by_chunk = at_device != setup.updates_on_device() && separate;
   return route;
 }
 

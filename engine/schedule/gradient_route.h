@@ -17,7 +17,7 @@ struct GradientRoute {
   bool summed = false;
   /// A contribution is written in device memory and copied to the host.
   bool offloaded = false;
-  /// The optimizer, on the host, gets copies of the chunks of a gradient on the device.
+  /// The optimizer gets copies of the chunks of a gradient that lies where it does not work.
   bool copied_by_chunk = false;
 
   /// The compute lane writes its contribution where the step's gradient lies.

@@ -57,9 +57,9 @@ OpRow checkpoint(const char* name, std::vector<OperandSpec> operands) {
 OpRow host(const char* name, LaneKind lane, std::vector<OperandSpec> operands) {
   return {name, lane, Runner::kHost, std::move(operands)};
 }
-/// Arithmetic on gradients, done where they lie.
-OpRow gradients(const char* name, std::vector<OperandSpec> operands) {
-  return {name, std::nullopt, Runner::kHost, std::move(operands)};
+/// Done where its operands lie.
+OpRow arithmetic(const char* name, std::vector<OperandSpec> operands) {
+  return {name, std::nullopt, Runner::kArithmetic, std::move(operands)};
 }
 
 OpRow make_row(OpId id) {
@@ -95,6 +95,8 @@ OpRow make_row(OpId id) {
                     write(kInputGradient), grads});
     case OpId::kEmbedBackward:
       return model("embed backward", {read(kBatch), read(kOutputGradient), grads});
+    case OpId::kOffloadLoss:
+      return to_host("offload loss");
     case OpId::kOffloadActivation:
       return to_host("offload activation");
     case OpId::kWriteActivation:
@@ -106,25 +108,34 @@ OpRow make_row(OpId id) {
     case OpId::kOffloadGradient:
       return to_host("offload gradient");
     case OpId::kStartSum:
-      return gradients("start sum", {read(kContribution), write(kSum)});
+      return arithmetic("start sum", {read(kContribution), write(kSum)});
     case OpId::kAccumulate:
-      return gradients("accumulate", {read(kContribution), update(kSum)});
+      return arithmetic("accumulate", {read(kContribution), update(kSum)});
     case OpId::kAddUses:
-      return gradients("add uses", {update(kSum), read(kOtherUse)});
+      return arithmetic("add uses", {update(kSum), read(kOtherUse)});
     case OpId::kNorm:
-      return gradients("norm", {read(kGradient), write(kNorms)});
+      return arithmetic("norm", {read(kGradient), write(kNorms)});
+    case OpId::kOffloadNorms:
+      return to_host("offload norms");
+    case OpId::kFetchGradient:
+      return to_device("fetch gradient");
     case OpId::kDecide:
       return host("decide", LaneKind::kControl,
                   {update(kControl), read_several(kLoss), read_several(kNorms), write(kRecord)});
     case OpId::kReadState:
       return read_drive("read state");
     case OpId::kAdam:
-      return host("adam", LaneKind::kCpu,
-                  {read(kRecord), update(kState), read(kGradient), write(kFresh)});
+      return arithmetic("adam", {read(kRecord), update(kState), read(kGradient), write(kFresh)});
     case OpId::kWriteState:
       return write_drive("write state");
+    case OpId::kOffloadState:
+      return to_host("offload state");
+    case OpId::kFetchState:
+      return to_device("fetch state");
     case OpId::kPublish:
       return to_device("publish");
+    case OpId::kOffloadWeights:
+      return to_host("offload weights");
     case OpId::kWriteWeights:
       return write_drive("write weights");
     case OpId::kInitControl:

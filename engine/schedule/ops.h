@@ -24,6 +24,7 @@ enum class OpId : std::uint16_t {
   kLayerBackward,  ///< runs the layer's forward again
   kLayerBackwardKept,
   kEmbedBackward,
+  kOffloadLoss,
   kOffloadActivation,
   kWriteActivation,
   kReadActivation,
@@ -33,11 +34,16 @@ enum class OpId : std::uint16_t {
   kAccumulate,       ///< the others are added
   kAddUses,          ///< the sums of a tied tensor's two uses become one
   kNorm,             ///< sums of squares, one double per grain
+  kOffloadNorms,
+  kFetchGradient,  ///< one chunk, for an optimizer on the device
   kDecide,
   kReadState,
   kAdam,
   kWriteState,
+  kOffloadState,  ///< one chunk, for those who read it on the host
+  kFetchState,    ///< one chunk, home to the device
   kPublish,
+  kOffloadWeights,  ///< a chunk of new ones
   kWriteWeights,
   kInitControl,
   kReadModel,  ///< what a chunk's first values are made of, into its state
@@ -90,7 +96,8 @@ struct OperandSpec {
 /// Who turns an op into work.
 enum class Runner : std::uint8_t {
   kModel,         ///< the forward and backward functions of the blocks
-  kHost,          ///< arithmetic on host memory, and the step's decisions
+  kArithmetic,    ///< sums and norms of gradients, Adam: by whoever works where they lie
+  kHost,          ///< first values, batches, and the step's decisions
   kCopyToDevice,  ///< a stream of copies
   kCopyToHost,    ///< the stream of the other direction
   kReadDrive,
@@ -120,7 +127,7 @@ prefetch::Lanes make_lanes();
 /// Everything there is to know of one kind of op.
 struct OpRow {
   const char* name;
-  std::optional<LaneKind> lane;  ///< nullopt: the lane that works where the gradient lies
+  std::optional<LaneKind> lane;  ///< nullopt: the lane that works where its bytes lie
   Runner runner;
   std::vector<OperandSpec> operands;
 };

@@ -12,7 +12,7 @@ namespace sluice::schedule {
 /// none: it stays on the device.
 enum class ParamHome : std::uint8_t { kNone, kCpu, kNvme };
 enum class GradientHome : std::uint8_t { kNone, kCpu };
-enum class OptimizerHome : std::uint8_t { kCpu, kNvme };
+enum class OptimizerHome : std::uint8_t { kNone, kCpu, kNvme };
 enum class ActivationHome : std::uint8_t { kNone, kCpu, kNvme };
 
 /// As a run file spells them.
@@ -38,6 +38,8 @@ constexpr std::string_view name_of(GradientHome home) {
 }
 constexpr std::string_view name_of(OptimizerHome home) {
   switch (home) {
+    case OptimizerHome::kNone:
+      return "none";
     case OptimizerHome::kCpu:
       return "cpu";
     case OptimizerHome::kNvme:

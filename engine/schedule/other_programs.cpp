@@ -25,7 +25,7 @@ class Init : public ProgramWriter {
  private:
   void init(Where where) {
     const BufferId state = state_slot(where);
-    const BufferId fresh = fresh_slot(where);
+    const BufferId fresh = fresh_slot(where, prefetch::Tier::kCpu);
     op(OpId::kReadModel, where, {{kState, state}});
     op(OpId::kInitState, where, {{kState, state}, {kFresh, fresh}},
        {.bytes = static_cast<double>(chunk(where).elems * zero::kStateBytesPerElem)});
@@ -62,10 +62,10 @@ class Evaluation : public ProgramWriter {
     }
     const Buffers weights = fetch(block(head));
     for (int mb = first; mb < end; ++mb) {
-      losses_.push_back(transient(catalog_.records, catalog_.sizes.record));
+      const BufferId loss = new_loss();
       compute(OpId::kHeadLoss, head, mb,
-              {{kWeights, weights}, {kInput, x[mb]}, {kBatch, batch[mb]}, {kLoss, losses_.back()}},
-              1);
+              {{kWeights, weights}, {kInput, x[mb]}, {kBatch, batch[mb]}, {kLoss, loss}}, 1);
+      losses_.push_back(loss_on_host({.micro_batch = mb}, loss));
     }
   }
 

@@ -63,6 +63,8 @@ struct Setup {
   bool saves_activations_on_host() const {
     return homes.offload_activation != ActivationHome::kNone && sharing == Sharing::kSeparate;
   }
+  /// The optimizer works on the device, where its state lies.
+  bool updates_on_device() const { return homes.offload_optimizer == OptimizerHome::kNone; }
   bool uses_nvme() const {
     return homes.offload_param == ParamHome::kNvme ||
            homes.offload_optimizer == OptimizerHome::kNvme ||

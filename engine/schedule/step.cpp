@@ -19,7 +19,6 @@ class Step : public ProgramWriter {
   Step(const Setup& setup, const Catalog& catalog)
       : ProgramWriter("step", setup, catalog),
         gradients_(static_cast<std::size_t>(segments())),
-        losses_(static_cast<std::size_t>(setup.micro_batches)),
         norms_(static_cast<std::size_t>(segments())) {}
 
   std::shared_ptr<const prefetch::Program> write() {
@@ -87,8 +86,7 @@ class Step : public ProgramWriter {
     const Buffers weights = fetch(block(b));
     for (int mb = s.first; mb < s.end; ++mb) {
       s.dx[mb] = activation();
-      const BufferId loss = losses_[static_cast<std::size_t>(mb)] =
-          transient(catalog_.records, catalog_.sizes.record);
+      const BufferId loss = new_loss();
       backward_op(OpId::kHeadTrain, b, mb,
                   {{kWeights, weights},
                    {kInput, s.x[mb]},
@@ -96,6 +94,7 @@ class Step : public ProgramWriter {
                    {kInputGradient, s.dx[mb]},
                    {kLoss, loss}},
                   3);
+      losses_.push_back(loss_on_host({.micro_batch = mb}, loss));
     }
   }
 
@@ -204,8 +203,8 @@ class Step : public ProgramWriter {
   void add(Where where, std::map<int, BufferId>& sums, int b, BufferId contribution) {
     const bool first = !sums.contains(b);
     if (first) sums[b] = new_gradient(where.segment);
-    gradient_op(first ? OpId::kStartSum : OpId::kAccumulate, route(where.segment), where,
-                {{kContribution, contribution}, {kSum, sums[b]}}, gradient_bytes(where.segment, 2));
+    arithmetic(first ? OpId::kStartSum : OpId::kAccumulate, route(where.segment).home, where,
+               {{kContribution, contribution}, {kSum, sums[b]}}, gradient_bytes(where.segment, 2));
   }
 
   /// All contributions are there.
@@ -214,15 +213,17 @@ class Step : public ProgramWriter {
     const auto& sums = gradient(s).sums;
     const BufferId whole = sums.begin()->second;
     if (sums.size() > 1) {
-      gradient_op(OpId::kAddUses, route(s), {.segment = s},
-                  {{kSum, whole}, {kOtherUse, sums.rbegin()->second}}, gradient_bytes(s, 3));
+      arithmetic(OpId::kAddUses, route(s).home, {.segment = s},
+                 {{kSum, whole}, {kOtherUse, sums.rbegin()->second}}, gradient_bytes(s, 3));
     }
     const std::uint64_t elems = setup_.segment_elems(s);
     const Bytes elem = size_of(route(s).dtype);
-    const BufferId norms = norms_[static_cast<std::size_t>(s)] =
-        transient(catalog_.norms, norm_bytes(elems));
-    gradient_op(OpId::kNorm, route(s), {.segment = s}, {{kGradient, whole}, {kNorms, norms}},
-                {.bytes = static_cast<double>(elems * elem)});
+    BufferId& norms = norms_[static_cast<std::size_t>(s)];
+    const bool on_device = separate() && route(s).home == prefetch::Tier::kGpu;
+    norms = transient(on_device ? catalog_.device_norms : catalog_.norms, norm_bytes(elems));
+    arithmetic(OpId::kNorm, route(s).home, {.segment = s}, {{kGradient, whole}, {kNorms, norms}},
+               {.bytes = static_cast<double>(elems * elem)});
+    if (on_device) norms = moved(OpId::kOffloadNorms, {.segment = s}, norms, catalog_.norms);
     for (const zero::Chunk& c : setup_.chunks[static_cast<std::size_t>(s)]) {
       gradient(s).chunks.push_back(part_of(whole, c.first_elem * elem, c.elems * elem));
     }
@@ -241,11 +242,14 @@ class Step : public ProgramWriter {
   }
 
   void update(Where where) {
-    const BufferId state = read_state(where);
-    const BufferId fresh = fresh_slot(where);
-    op(OpId::kAdam, where,
-       {{kRecord, record_}, {kState, state}, {kGradient, gradient_chunk(where)}, {kFresh, fresh}},
-       {.bytes = static_cast<double>(chunk(where).elems * zero::kUpdateBytesPerElem)}, record_);
+    const bool on_device = setup_.updates_on_device();
+    const prefetch::Tier tier = on_device ? prefetch::Tier::kGpu : prefetch::Tier::kCpu;
+    const BufferId state = on_device ? home_state(where) : read_state(where);
+    const BufferId fresh = fresh_slot(where, tier);
+    arithmetic(
+        OpId::kAdam, tier, where,
+        {{kRecord, record_}, {kState, state}, {kGradient, gradient_chunk(where)}, {kFresh, fresh}},
+        {.bytes = static_cast<double>(chunk(where).elems * zero::kUpdateBytesPerElem)}, record_);
     bring_home(where, state, fresh, record_);
   }
 
@@ -254,7 +258,8 @@ class Step : public ProgramWriter {
     const BufferId at = gradient(where.segment).chunks[static_cast<std::size_t>(where.chunk)];
     if (!route(where.segment).copied_by_chunk) return at;
     const Bytes bytes = chunk(where).elems * size_of(route(where.segment).dtype);
-    return moved(OpId::kOffloadGradient, where, at, catalog_.host_chunks.at(bytes), record_);
+    return moved(setup_.updates_on_device() ? OpId::kFetchGradient : OpId::kOffloadGradient, where,
+                 at, catalog_.gradient_chunks.at(bytes), record_);
   }
 
   std::vector<Gradient> gradients_;  // by segment

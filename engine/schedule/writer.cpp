@@ -8,10 +8,17 @@ using enum Operand;
 
 void ProgramWriter::op(OpId id, Where where, const Bindings& operands, Cost cost,
                        std::optional<BufferId> record) {
-  prefetch::Op op = make_op(id, where, operands, cost);
-  if (record) {
-    op.predicate = {*record, static_cast<std::uint16_t>(RecordField::kApplied)};
-  }
+  add(make_op(id, where, operands, cost), record);
+}
+
+void ProgramWriter::arithmetic(OpId id, prefetch::Tier tier, Where where, const Bindings& operands,
+                               Cost cost, std::optional<BufferId> record) {
+  const LaneKind lane = tier == prefetch::Tier::kGpu ? LaneKind::kCompute : LaneKind::kCpu;
+  add(make_op(id, where, operands, cost, lane), record);
+}
+
+void ProgramWriter::add(prefetch::Op op, std::optional<BufferId> record) {
+  if (record) op.predicate = {*record, static_cast<std::uint16_t>(RecordField::kApplied)};
   program_->op(std::move(op));
 }
 
@@ -71,37 +78,54 @@ BufferId ProgramWriter::forward(int b, const Buffers& weights, BufferId batch,
   return output;
 }
 
+bool ProgramWriter::host_reaches_state() const {
+  return setup_.homes.offload_optimizer == OptimizerHome::kCpu ||
+         (setup_.updates_on_device() && !separate());
+}
+
 BufferId ProgramWriter::read_state(Where where) {
-  if (setup_.homes.offload_optimizer == OptimizerHome::kCpu) return home_state(where);
-  return moved(OpId::kReadState, where, home_state(where),
-               catalog_.state_chunks.at(state_bytes(where)));
+  if (host_reaches_state()) return home_state(where);
+  return moved(setup_.updates_on_device() ? OpId::kOffloadState : OpId::kReadState, where,
+               home_state(where), catalog_.state_chunks.at(state_bytes(where)));
 }
 
 BufferId ProgramWriter::state_slot(Where where) {
-  if (setup_.homes.offload_optimizer == OptimizerHome::kCpu) return home_state(where);
+  if (host_reaches_state()) return home_state(where);
   const Bytes bytes = state_bytes(where);
   return transient(catalog_.state_chunks.at(bytes), bytes);
 }
 
-BufferId ProgramWriter::fresh_slot(Where where) {
-  const bool written_at_home = setup_.homes.offload_param == ParamHome::kCpu ||
-                               (setup_.homes.offload_param == ParamHome::kNone && !separate());
-  if (written_at_home) return home_param(where);
+BufferId ProgramWriter::fresh_slot(Where where, prefetch::Tier tier) {
+  const prefetch::Tier home = catalog_.pools[program_->info(home_param(where)).pool].tier;
+  const bool reached = home == tier || (home != prefetch::Tier::kNvme && !separate());
+  if (reached) return home_param(where);
   const Bytes bytes = fresh_bytes(where);
-  return transient(catalog_.fresh.at(bytes), bytes);
+  const bool on_device = tier == prefetch::Tier::kGpu && separate();
+  return transient((on_device ? catalog_.device_fresh : catalog_.fresh).at(bytes), bytes);
 }
 
 void ProgramWriter::bring_home(Where where, BufferId state, BufferId fresh,
                                std::optional<BufferId> record) {
+  const auto home = [&](OpId id, BufferId from, BufferId to) {
+    op(id, where, {{kSource, from}, {kTarget, to}},
+       {.bytes = static_cast<double>(program_->info(to).bytes)}, record);
+  };
   if (state != home_state(where)) {
-    op(OpId::kWriteState, where, {{kSource, state}, {kTarget, home_state(where)}},
-       {.bytes = static_cast<double>(state_bytes(where))}, record);
+    home(setup_.updates_on_device() ? OpId::kFetchState : OpId::kWriteState, state,
+         home_state(where));
   }
-  if (fresh != home_param(where)) {
-    const bool nvme = setup_.homes.offload_param == ParamHome::kNvme;
-    op(nvme ? OpId::kWriteWeights : OpId::kPublish, where,
-       {{kSource, fresh}, {kTarget, home_param(where)}},
-       {.bytes = static_cast<double>(fresh_bytes(where))}, record);
+  if (fresh == home_param(where)) return;
+  switch (setup_.homes.offload_param) {
+    case ParamHome::kNone:
+      return home(OpId::kPublish, fresh, home_param(where));
+    case ParamHome::kCpu:
+      return home(OpId::kOffloadWeights, fresh, home_param(where));
+    case ParamHome::kNvme:
+      if (lies_on_device(fresh)) {
+        fresh = moved(OpId::kOffloadWeights, where, fresh, catalog_.fresh.at(fresh_bytes(where)),
+                      record);
+      }
+      return home(OpId::kWriteWeights, fresh, home_param(where));
   }
 }
 

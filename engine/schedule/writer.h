@@ -39,12 +39,9 @@ class ProgramWriter {
   /// is applied.
   void op(OpId id, Where where, const Bindings& operands, Cost cost = {},
           std::optional<BufferId> record = std::nullopt);
-  /// Arithmetic on a gradient, on the lane that works where the gradient lies.
-  void gradient_op(OpId id, const GradientRoute& route, Where where, const Bindings& operands,
-                   Cost cost) {
-    const LaneKind lane = route.home == prefetch::Tier::kGpu ? LaneKind::kCompute : LaneKind::kCpu;
-    program_->op(make_op(id, where, operands, cost, lane));
-  }
+  /// Arithmetic, on the lane that works where its operands lie. `record`: as op() has it.
+  void arithmetic(OpId id, prefetch::Tier tier, Where where, const Bindings& operands, Cost cost,
+                  std::optional<BufferId> record = std::nullopt);
   /// An op that copies all of `from` into a new buffer; that buffer.
   BufferId moved(OpId id, Where where, BufferId from, prefetch::PoolId to,
                  std::optional<BufferId> record = std::nullopt);
@@ -52,6 +49,11 @@ class ProgramWriter {
   BufferId transient(prefetch::PoolId pool, Bytes bytes) {
     return program_->buffer({pool, bytes, catalog_.tags[pool]});
   }
+  /// What the device gave as a micro-batch's loss where the host can read it.
+  BufferId loss_on_host(Where where, BufferId loss) {
+    return separate() ? moved(OpId::kOffloadLoss, where, loss, catalog_.records) : loss;
+  }
+  BufferId new_loss() { return transient(catalog_.device_losses, catalog_.sizes.loss); }
   BufferId activation() { return transient(catalog_.activations, catalog_.sizes.activation); }
   BufferId part_of(BufferId parent, Bytes offset, Bytes bytes) {
     return program_->part_of(parent, offset, bytes);
@@ -68,12 +70,17 @@ class ProgramWriter {
   /// An op of a block on the compute lane; `forwards`: its work, in the block's forwards.
   void compute(OpId id, int block, int micro_batch, Bindings operands, double forwards);
 
-  /// The state of one chunk in host memory: at home, or in a slot. The first reads it from nvme
-  /// where it lives there; the second only makes room.
+  /// The state of one chunk in host memory: at home, or in a slot. The first brings it there from
+  /// where it lives; the second only makes room.
   BufferId read_state(Where chunk);
   BufferId state_slot(Where chunk);
-  /// Where the host writes new weights of one chunk: at home, or in a slot.
-  BufferId fresh_slot(Where chunk);
+  BufferId home_state(Where where) const {
+    return catalog_
+        .states[static_cast<std::size_t>(where.segment)][static_cast<std::size_t>(where.chunk)];
+  }
+  /// Where new weights of one chunk are written by whoever works in this tier: at home, or in a
+  /// slot.
+  BufferId fresh_slot(Where chunk, prefetch::Tier tier);
   /// Both on their way home, where they are not there yet.
   void bring_home(Where chunk, BufferId state, BufferId fresh, std::optional<BufferId> record);
 
@@ -98,13 +105,14 @@ class ProgramWriter {
   const Catalog& catalog_;
 
  private:
+  void add(prefetch::Op op, std::optional<BufferId> record);
   BufferId fetch(int segment);
   Bytes state_bytes(Where where) const { return chunk(where).elems * zero::kStateBytesPerElem; }
   Bytes fresh_bytes(Where where) const { return chunk(where).elems * size_of(setup_.compute); }
-  BufferId home_state(Where where) const {
-    return catalog_
-        .states[static_cast<std::size_t>(where.segment)][static_cast<std::size_t>(where.chunk)];
+  bool lies_on_device(BufferId id) const {
+    return separate() && catalog_.pools[program_->info(id).pool].tier == prefetch::Tier::kGpu;
   }
+  bool host_reaches_state() const;
   BufferId home_param(Where where) const {
     return catalog_.param_parts[static_cast<std::size_t>(where.segment)]
                                [static_cast<std::size_t>(where.chunk)];

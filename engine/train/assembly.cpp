@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/memory/resident.h"
 #include "engine/train/first_touch.h"
+#include "gpu/local.h"
 
 namespace sluice::train {
 
@@ -59,6 +60,11 @@ std::vector<std::span<std::byte>> reached_by_drives(const memory::SlotMemory& me
   return all;
 }
 
+/// What is not shared is out of the host's reach, also where it could be reached.
+gpu::Reach reach_of(schedule::Sharing sharing) {
+  return sharing == schedule::Sharing::kSeparate ? gpu::Reach::kDevice : gpu::Reach::kHostToo;
+}
+
 std::unique_ptr<executor::Driver> make_driver(Execution execution,
                                               const executor::Resources& resources,
                                               executor::Handler& handler) {
@@ -86,17 +92,19 @@ Session::Assembly::Assembly(Session& s)
       optimizer(s.job_.cpu_adam),
       store(open_store(s.job_, s.plan_.planned[index(Tier::kNvme)], s.drive_speeds_)),
       ledger(s.plan_.limits.tiers),
-      memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr),
-      host(s.setup_, s.plan_.catalog.routes, rules, std::move(s.first_values_), batches, optimizer),
+      memory(s.plan_.catalog.pools, s.plan_.catalog.tags, ledger, store ? &*store : nullptr,
+             reach_of(s.setup_.sharing)),
+      host(s.setup_, rules, std::move(s.first_values_), batches, optimizer),
+      arithmetic(s.setup_, s.plan_.catalog.routes, rules.optimizer),
       writer(open_writer(s.job_, *s.setup_.model, optimizer)),
       saver(s.setup_, s.job_),
-      conductor(s.setup_, memory, host, *s.compute_, s.stream_, writer ? &*writer : nullptr, saver,
-                s.position_.nvme_written) {
+      conductor(s.setup_, memory, host, arithmetic, optimizer, *s.compute_, s.stream_,
+                writer ? &*writer : nullptr, saver, s.position_.nvme_written) {
   first_touch(memory, s.plan_.catalog.tags, s.stream_, optimizer);
   if (store) store->enrol(reached_by_drives(memory, s.setup_.sharing));
   const auto& workspace = s.plan_.catalog.residents->info(s.plan_.catalog.workspace);
-  s.compute_->set_workspace({memory.address(workspace.pool, 0), s.setup_.workspace},
-                            s.workspace_.side);
+  const std::span at(memory.address(workspace.pool, 0), s.setup_.workspace);
+  s.compute_->set_workspace(gpu::local(at), s.workspace_.side);
 
   executor::Handler* handler = &conductor;
   if (s.job_.hooks.wrap_handler) {

@@ -42,6 +42,7 @@ struct Session::Assembly {
   memory::Ledger ledger;
   memory::SlotMemory memory;
   HostOps host;
+  ArithmeticOps arithmetic;
   std::optional<checkpoint::Writer> writer;  ///< where weights are saved
   Saver saver;
   Conductor conductor;

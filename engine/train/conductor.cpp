@@ -26,8 +26,12 @@ Ticket Conductor::start(const OpContext& context) {
   OpBytes op = resolve(context, memory_);
   switch (schedule::row_of(op.id).runner) {
     case Runner::kModel:
+      return streams_.run(context, [this, op = op.local()] { compute_.run(op); });
+    case Runner::kArithmetic:
+      return arithmetic(context, std::move(op));
     case Runner::kHost:
-      return compute(context, std::move(op));
+      host_.run(op);
+      return {};
     case Runner::kCopyToDevice:
       return copy(h2d_, op);
     case Runner::kCopyToHost:
@@ -48,21 +52,13 @@ Ticket Conductor::start(const OpContext& context) {
   throw Error(Errc::kLogic, "an op that nobody runs");
 }
 
-/// On the stream of compute where that is the op's lane, else on the lane's own thread.
-Ticket Conductor::compute(const OpContext& context, OpBytes op) {
-  const auto run = [this](const OpBytes& ready) {
-    if (schedule::row_of(ready.id).runner == Runner::kModel) {
-      compute_.run(ready);
-    } else {
-      host_.run(ready);
-    }
-  };
-  if (context.op.lane != schedule::lane_of(schedule::LaneKind::kCompute)) {
-    run(op);
-    return {};
+/// By the device where the op's lane is one of its streams, else by the host.
+Ticket Conductor::arithmetic(const OpContext& context, OpBytes op) {
+  if (streams_.has(context.op.lane)) {
+    return streams_.run(context, [this, op = std::move(op)] { arithmetic_.run(op, device_); });
   }
-  SLUICE_CHECK(context.stream_waits.empty(), kLogic, "there is one stream of compute");
-  return stream_.run([run, op = std::move(op)] { run(op); }).ticket();
+  arithmetic_.run(op, optimizer_);
+  return {};
 }
 
 Ticket Conductor::read(const OpContext& context, const OpBytes& op) {

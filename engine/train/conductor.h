@@ -9,9 +9,11 @@
 #include "engine/checkpoint/safetensors.h"
 #include "engine/executor/driver.h"
 #include "engine/memory/slot_memory.h"
+#include "engine/train/arithmetic_ops.h"
 #include "engine/train/compute.h"
 #include "engine/train/host_ops.h"
 #include "engine/train/saver.h"
+#include "engine/train/streams.h"
 #include "gpu/stream.h"
 
 namespace sluice::train {
@@ -21,18 +23,22 @@ class Conductor : public executor::Handler {
   /// All must outlive this. `nvme_written`: by what the run goes on from. `stream` is the one that
   /// measured the ops: LibTorch keeps its thread settings per thread.
   Conductor(const schedule::Setup& setup, const memory::SlotMemory& memory, HostOps& host,
-            Compute& compute, gpu::Stream& stream, checkpoint::Writer* writer, Saver& saver,
-            Bytes nvme_written)
+            const ArithmeticOps& arithmetic, const cpu_adam::Optimizer& optimizer, Compute& compute,
+            gpu::Stream& stream, checkpoint::Writer* writer, Saver& saver, Bytes nvme_written)
       : setup_(setup),
         memory_(memory),
         host_(host),
+        arithmetic_(arithmetic),
+        optimizer_(optimizer),
+        device_(optimizer),
         compute_(compute),
-        stream_(stream),
         writer_(writer),
         saver_(saver),
         h2d_("h2d"),
         d2h_("d2h"),
-        nvme_written_(nvme_written) {}
+        nvme_written_(nvme_written) {
+    streams_.add(schedule::lane_of(schedule::LaneKind::kCompute), stream);
+  }
 
   Ticket start(const executor::OpContext& context) override;
 
@@ -41,7 +47,7 @@ class Conductor : public executor::Handler {
   Bytes nvme_written() const { return nvme_written_.load(std::memory_order_relaxed); }
 
  private:
-  Ticket compute(const executor::OpContext& context, OpBytes op);
+  Ticket arithmetic(const executor::OpContext& context, OpBytes op);
   Ticket read(const executor::OpContext& context, const OpBytes& op);
   Ticket write(const executor::OpContext& context, const OpBytes& op);
   void save(const OpBytes& op);
@@ -49,8 +55,11 @@ class Conductor : public executor::Handler {
   const schedule::Setup& setup_;
   const memory::SlotMemory& memory_;
   HostOps& host_;
+  const ArithmeticOps& arithmetic_;
+  const cpu_adam::Optimizer& optimizer_;
+  const gpu::Arithmetic device_;
   Compute& compute_;
-  gpu::Stream& stream_;         // of compute
+  Streams streams_;
   checkpoint::Writer* writer_;  // of the final program's ops; null: there are none
   Saver& saver_;
   gpu::Stream h2d_;  // towards the device

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gpu/device.h"
+#include "gpu/local.h"
 
 namespace sluice::train {
 namespace {
@@ -34,7 +35,8 @@ void first_touch(const memory::SlotMemory& memory, const std::vector<MemoryTag>&
     const std::span<std::byte> bytes = memory.bytes(pool);
     if (bytes.empty()) continue;
     if (memory.pools()[pool].tier == Tier::kGpu) {
-      if (gpu::device().unified) compute.run([bytes] { touch(bytes); }).ticket().wait();
+      if (!gpu::device().unified) continue;
+      compute.run([bytes] { touch(gpu::local(bytes)); }).ticket().wait();
     } else if (tags[pool] == MemoryTag::kState || tags[pool] == MemoryTag::kGradient) {
       touch(bytes, optimizer);
     } else {

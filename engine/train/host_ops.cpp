@@ -11,6 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/checkpoint/record.h"
 #include "engine/data/learning_rate.h"
+#include "engine/train/arithmetic_ops.h"
 
 namespace sluice::train {
 
@@ -18,51 +19,6 @@ using schedule::Operand;
 using schedule::OpId;
 
 namespace {
-
-/// Master, m and v of a chunk lie one after the other.
-cpu_adam::State state_of(const OpBytes& op) {
-  const auto all = op.values<float>(Operand::kState);
-  const std::size_t n = all.size() / 3;
-  return {all.first(n), all.subspan(n, n), all.last(n)};
-}
-
-cpu_adam::Gradient values_of(OpBytes::Bytes bytes, DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return OpBytes::as<const float>(bytes);
-    case DType::kBf16:
-      return OpBytes::as<const Bf16>(bytes);
-  }
-  throw Error(Errc::kLogic, "a gradient of no dtype");
-}
-
-/// Elements [first, first + elems).
-cpu_adam::Gradient part(const cpu_adam::Gradient& all, std::uint64_t first, std::uint64_t elems) {
-  return std::visit([&](auto span) -> cpu_adam::Gradient { return span.subspan(first, elems); },
-                    all);
-}
-
-/// New weights: elements [first, first + elems) of the chunk.
-cpu_adam::Published fresh(const OpBytes& op, DType dtype, std::uint64_t first,
-                          std::uint64_t elems) {
-  switch (dtype) {
-    case DType::kF32:
-      return op.values<float>(Operand::kFresh).subspan(first, elems);
-    case DType::kBf16:
-      return op.values<Bf16>(Operand::kFresh).subspan(first, elems);
-  }
-  throw Error(Errc::kLogic, "weights of no dtype");
-}
-
-cpu_adam::Mode mode_of(OptimizerType type) {
-  switch (type) {
-    case OptimizerType::kAdamW:
-      return cpu_adam::Mode::kAdamW;
-    case OptimizerType::kAdam:
-      return cpu_adam::Mode::kAdam;
-  }
-  throw Error(Errc::kLogic, "an optimizer of no type");
-}
 
 std::size_t index(std::int32_t i) {
   return static_cast<std::size_t>(i);
@@ -79,17 +35,8 @@ void HostOps::run(const OpBytes& op) {
       return;
     case OpId::kInitState:
       return init_state(op);
-    case OpId::kStartSum:
-    case OpId::kAccumulate:
-      return accumulate(op);
-    case OpId::kAddUses:
-      return add_uses(op);
-    case OpId::kNorm:
-      return norm(op);
     case OpId::kDecide:
       return decide(op);
-    case OpId::kAdam:
-      return adam(op);
     case OpId::kReportLoss:
       return report_loss(op);
     case OpId::kSumState:
@@ -101,10 +48,6 @@ void HostOps::run(const OpBytes& op) {
 
 const zero::Chunk& HostOps::chunk(const prefetch::Where& where) const {
   return setup_.chunks[index(where.segment)][index(where.chunk)];
-}
-
-cpu_adam::Gradient HostOps::gradient(const OpBytes& op) const {
-  return values_of(op[Operand::kGradient], routes_[index(op.where.segment)].dtype);
 }
 
 void HostOps::load_batch(const OpBytes& op) const {
@@ -121,7 +64,7 @@ void HostOps::init_state(const OpBytes& op) const {
   first_values_->fill(
       op.where.segment, c, op.values<float>(Operand::kState),
       [&](std::size_t count, const auto& work) { optimizer_.for_grains(count, work); });
-  optimizer_.publish(fresh(op, setup_.compute, 0, c.elems), state_of(op).master);
+  optimizer_.publish(fresh_of(op, setup_.compute, 0, c.elems), state_of(op).master);
 }
 
 void HostOps::sum_state(const OpBytes& op) const {
@@ -132,25 +75,6 @@ void HostOps::sum_state(const OpBytes& op) const {
     sum += checkpoint::sum_of_state(c.first_elem, state, begin, end);
   });
   op.values<std::uint64_t>(Operand::kReceipts).front() = sum;
-}
-
-void HostOps::accumulate(const OpBytes& op) const {
-  const auto sum = op.values<float>(Operand::kSum);
-  const auto contribution = values_of(op[Operand::kContribution], setup_.compute);
-  if (op.id == OpId::kStartSum) {
-    optimizer_.assign(sum, contribution);
-  } else {
-    optimizer_.accumulate(sum, contribution);
-  }
-}
-
-void HostOps::add_uses(const OpBytes& op) const {
-  const auto sum = op.values<float>(Operand::kSum);
-  optimizer_.add(sum, std::span<const float>(sum), op.values<const float>(Operand::kOtherUse));
-}
-
-void HostOps::norm(const OpBytes& op) const {
-  optimizer_.grain_norms(gradient(op), op.values<double>(Operand::kNorms));
 }
 
 void HostOps::decide(const OpBytes& op) {
@@ -198,29 +122,6 @@ void HostOps::decide(const OpBytes& op) {
   }
   const std::lock_guard lock(mutex_);
   steps_[tag.step] = {loss, gnorm, lr, clip, !record.applied, batches_.targets(tag)};
-}
-
-void HostOps::adam(const OpBytes& op) const {
-  const Record& record = op.values<const Record>(Operand::kRecord).front();
-  const zero::Chunk& c = chunk(op.where);
-  const cpu_adam::State state = state_of(op);
-  cpu_adam::Hyper hyper{.mode = mode_of(rules_.optimizer.type),
-                        .lr = record.lr,
-                        .beta1 = static_cast<float>(rules_.optimizer.betas[0]),
-                        .beta2 = static_cast<float>(rules_.optimizer.betas[1]),
-                        .eps = static_cast<float>(rules_.optimizer.eps),
-                        .bias_correction1 = record.bias_correction1,
-                        .bias_correction2 = record.bias_correction2,
-                        .clip = record.clip};
-  for (const zero::Run& run : zero::runs(setup_.model->segments[index(op.where.segment)],
-                                         setup_.layouts[index(op.where.segment)], c)) {
-    const std::uint64_t at = run.first_elem - c.first_elem;
-    hyper.weight_decay = run.decayed ? static_cast<float>(rules_.optimizer.weight_decay) : 0.0F;
-    optimizer_.update(hyper,
-                      {state.master.subspan(at, run.elems), state.m.subspan(at, run.elems),
-                       state.v.subspan(at, run.elems)},
-                      part(gradient(op), at, run.elems), fresh(op, setup_.compute, at, run.elems));
-  }
 }
 
 void HostOps::report_loss(const OpBytes& op) {

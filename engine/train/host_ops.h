@@ -1,4 +1,4 @@
-/// What the host computes: first values, sums of gradients, norms, the decision, Adam.
+/// What only the host computes: batches, first values, sums of states, what a step decides.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,6 @@
 
 #include "cpu_adam/optimizer.h"
 #include "engine/data/options.h"
-#include "engine/schedule/gradient_route.h"
 #include "engine/schedule/setup.h"
 #include "engine/train/batches.h"
 #include "engine/train/first_values.h"
@@ -42,12 +41,11 @@ struct Rules {
 /// Thread  run(): any lane, several at once on different ops; the rest: any
 class HostOps {
  public:
-  /// What it refers to must outlive this. `routes` by segment.
-  HostOps(const schedule::Setup& setup, const std::vector<schedule::GradientRoute>& routes,
-          const Rules& rules, std::unique_ptr<const FirstValues> first_values,
-          const Batches& batches, const cpu_adam::Optimizer& optimizer)
+  /// What it refers to must outlive this.
+  HostOps(const schedule::Setup& setup, const Rules& rules,
+          std::unique_ptr<const FirstValues> first_values, const Batches& batches,
+          const cpu_adam::Optimizer& optimizer)
       : setup_(setup),
-        routes_(routes),
         rules_(rules),
         first_values_(std::move(first_values)),
         batches_(batches),
@@ -68,21 +66,14 @@ class HostOps {
   void load_batch(const OpBytes& op) const;
   void init_state(const OpBytes& op) const;
   void sum_state(const OpBytes& op) const;
-  void accumulate(const OpBytes& op) const;
-  void add_uses(const OpBytes& op) const;
-  void norm(const OpBytes& op) const;
   void decide(const OpBytes& op);
-  void adam(const OpBytes& op) const;
   void report_loss(const OpBytes& op);
   /// Of the program whose micro-batches the op has the losses of, per target.
   double mean_loss(const OpBytes& op, Tag tag) const;
 
-  /// The operand, in the dtype of its segment's gradient.
-  cpu_adam::Gradient gradient(const OpBytes& op) const;
   const zero::Chunk& chunk(const prefetch::Where& where) const;
 
   const schedule::Setup& setup_;
-  const std::vector<schedule::GradientRoute>& routes_;
   const Rules& rules_;
   std::unique_ptr<const FirstValues> first_values_;  // until begun()
   const Batches& batches_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "gpu/local.h"
 
 namespace sluice::train {
 
@@ -47,6 +48,12 @@ OpBytes::Bytes OpBytes::operator[](Operand name) const {
                fmt::format("'{}' has {} operands of name {}", schedule::kind_of(id).name,
                            found.size(), static_cast<int>(name)));
   return found.front();
+}
+
+OpBytes OpBytes::local() const {
+  OpBytes op = *this;
+  for (Bytes& bytes : op.bytes_) bytes = gpu::local(bytes);
+  return op;
 }
 
 OpBytes resolve(const OpContext& context, const SlotMemory& memory) {

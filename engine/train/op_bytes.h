@@ -34,6 +34,8 @@ class OpBytes {
   std::span<T> values(schedule::Operand name) const {
     return as<T>((*this)[name]);
   }
+  /// The same op, with addresses that work of the device may use (gpu/local.h).
+  OpBytes local() const;
   template <class T>
   static std::span<T> as(Bytes bytes) {
     return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};

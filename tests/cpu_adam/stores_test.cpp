@@ -28,9 +28,9 @@ void sleep_on(const UpdateArgs& a) noexcept {
 /// A sleep is never shorter than asked, so these bounds hold however busy the machine is.
 TEST(StoreProbe, TimesEachKindOfStoresByItself) {
   const Workers one(1);
-  const Kernels streaming{&sleep_on<Write::kStreaming>, nullptr, nullptr, nullptr};
+  const Kernels streaming{&sleep_on<Write::kStreaming>, nullptr, nullptr, nullptr, nullptr};
   EXPECT_GE(probe_stores(streaming, one).streaming_ns, kNapPerParameter);
-  const Kernels cached{&sleep_on<Write::kCached>, nullptr, nullptr, nullptr};
+  const Kernels cached{&sleep_on<Write::kCached>, nullptr, nullptr, nullptr, nullptr};
   EXPECT_GE(probe_stores(cached, one).cached_ns, kNapPerParameter);
   for (const Kernels& kernels : {streaming, cached}) {
     const StoreTimes times = probe_stores(kernels, one);

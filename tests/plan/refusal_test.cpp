@@ -271,7 +271,9 @@ TEST(Refusal, OfWhatNoPlacementFitsSaysWhatTheSmallestOneLacks) {
   limits = kPlenty;
   limits.tiers[index(Tier::kNvme)] = limits.tiers[index(Tier::kCpu)] = 64_KiB;
   EXPECT_THAT(refusal(setup_of({}), limits), HasSubstr("no placement fits"));
-  limits.tiers[index(Tier::kCpu)] = require_minimum(setup_of({}), kPlenty, 0)[index(Tier::kCpu)];
+  const auto least = require_minimum(setup_of({}), kPlenty, 0);
+  limits.tiers[index(Tier::kCpu)] = least[index(Tier::kCpu)];
+  limits.tiers[index(Tier::kGpu)] = least[index(Tier::kGpu)];
   EXPECT_THAT(
       refusal(setup_of({}), limits),
       HasSubstr("raise tiers.nvme.limit, or free space there or name more tiers.nvme.paths\n"

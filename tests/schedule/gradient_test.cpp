@@ -34,13 +34,6 @@ DType dtype_of(const Written& run, int segment) {
   return single ? run.setup.compute : DType::kF32;
 }
 
-/// The compute op that wrote a contribution, also when it was copied to the host on its way.
-const Op& source(const Script& step, BufferId contribution) {
-  const Op& op = step.definer(contribution);
-  if (schedule::id_of(op) != OpId::kOffloadGradient) return op;
-  return step.definer(buffer_of(op, Operand::kSource));
-}
-
 /// Sums of a segment, in program order.
 std::vector<Op> sums_of(const Script& step, int segment) {
   std::vector<Op> found;
@@ -70,7 +63,7 @@ TEST_P(Gradient, IsSummedOverMicroBatchesAndUsesOneByOneInOrder) {
       const BufferId sum = buffer_of(add, Operand::kSum);
       const int mb = next[sum]++;
       EXPECT_EQ(add.where.micro_batch, mb);
-      EXPECT_EQ(source(step, buffer_of(add, Operand::kContribution)).where.micro_batch, mb);
+      EXPECT_EQ(step.maker(buffer_of(add, Operand::kContribution)).where.micro_batch, mb);
       // The first is assigned, so that no zeros are added.
       EXPECT_EQ(schedule::id_of(add), mb == 0 ? OpId::kStartSum : OpId::kAccumulate);
       EXPECT_EQ(std::ranges::count(add.reads, sum), mb == 0 ? 0 : 1);
@@ -89,7 +82,7 @@ TEST_P(Gradient, OfATiedWeightAddsTheHeadsUseToTheEmbeddings) {
   for (const Op& add : adds) {
     EXPECT_EQ(add.where.segment, 0);
     const auto use = [&](BufferId sum) {
-      return schedule::id_of(source(step, buffer_of(step.definer(sum), Operand::kContribution)));
+      return schedule::id_of(step.maker(buffer_of(step.definer(sum), Operand::kContribution)));
     };
     const BufferId sum = buffer_of(add, Operand::kSum);
     EXPECT_EQ(use(sum), OpId::kEmbedBackward);
@@ -110,15 +103,14 @@ TEST_P(Gradient, HasOneNormPerSegmentWhichDecideListsInSegmentOrder) {
   EXPECT_EQ(decide.reads[0], run.catalog.control);
   EXPECT_EQ(decide.writes[0], run.catalog.control);
   for (std::size_t mb = 0; mb < mbs; ++mb) {
-    const Op& head = step.definer(decide.reads[1 + mb]);
+    const Op& head = step.maker(decide.reads[1 + mb]);
     EXPECT_EQ(schedule::id_of(head), OpId::kHeadTrain);
     EXPECT_EQ(head.where.micro_batch, static_cast<int>(mb));
-    EXPECT_EQ(buffer_of(head, Operand::kLoss), decide.reads[1 + mb]);
   }
   EXPECT_EQ(step.count(OpId::kNorm), segments);
   for (std::size_t s = 0; s < segments; ++s) {
     const BufferId norms = decide.reads[1 + mbs + s];
-    const Op& norm = step.definer(norms);
+    const Op& norm = step.maker(norms);
     EXPECT_EQ(schedule::id_of(norm), OpId::kNorm);
     EXPECT_EQ(norm.where.segment, static_cast<int>(s));
     EXPECT_EQ(run.step->info(norms).bytes,
@@ -157,7 +149,8 @@ TEST_P(Gradient, LivesAndIsSummedInItsHome) {
 TEST_P(Gradient, ReachesTheOptimizerChunkByChunkAsAPartOrAsACopyOfOne) {
   const Written run(GetParam());
   const Script step(run.step);
-  const bool copied = GetParam().gradient_on_device() && GetParam().separate();
+  const bool to_host = GetParam().gradient_on_device();
+  const bool copied = to_host != GetParam().state_on_device() && GetParam().separate();
   for (const Op& adam : step.of(OpId::kAdam)) {
     const auto s = static_cast<std::size_t>(adam.where.segment);
     const auto& chunk = run.setup.chunks[s][static_cast<std::size_t>(adam.where.chunk)];
@@ -166,7 +159,7 @@ TEST_P(Gradient, ReachesTheOptimizerChunkByChunkAsAPartOrAsACopyOfOne) {
     EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
     if (copied) {
       const Op& copy = step.definer(part);
-      EXPECT_EQ(schedule::id_of(copy), OpId::kOffloadGradient);
+      EXPECT_EQ(schedule::id_of(copy), to_host ? OpId::kOffloadGradient : OpId::kFetchGradient);
       EXPECT_EQ(copy.where.chunk, adam.where.chunk);
       part = buffer_of(copy, Operand::kSource);
       EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
@@ -183,11 +176,17 @@ TEST_P(Gradient, CrossesTheLinkOncePerContributionOrOncePerChunk) {
   for (int s = 0; s < run.segments(); ++s) {
     contributions += static_cast<std::size_t>(GetParam().micro_batches * uses_of(run, s));
   }
-  std::size_t expected = 0;
+  const bool from_device = GetParam().gradient_on_device();
+  std::size_t offloaded = 0, fetched = 0;
   if (GetParam().separate()) {
-    expected = GetParam().gradient_on_device() ? step.count(OpId::kAdam) : contributions;
+    const std::size_t chunks = step.count(OpId::kAdam);
+    const bool to_device = GetParam().state_on_device();
+    if (from_device && !to_device) offloaded = chunks;
+    if (!from_device) offloaded = contributions;
+    if (!from_device && to_device) fetched = chunks;
   }
-  EXPECT_EQ(step.count(OpId::kOffloadGradient), expected);
+  EXPECT_EQ(step.count(OpId::kFetchGradient), fetched);
+  EXPECT_EQ(step.count(OpId::kOffloadGradient), offloaded);
 }
 
 TEST(GradientDType, IsTheComputeTypeOfASingleContributionAndFp32OfASum) {

@@ -191,9 +191,10 @@ bool fits(Runner runner, std::optional<LaneKind> lane) {
   switch (runner) {
     case Runner::kModel:
       return lane == LaneKind::kCompute;
+    case Runner::kArithmetic:
+      return !lane;
     case Runner::kHost:
-      return !lane || lane == LaneKind::kCpu || lane == LaneKind::kData ||
-             lane == LaneKind::kControl;
+      return lane == LaneKind::kCpu || lane == LaneKind::kData || lane == LaneKind::kControl;
     case Runner::kCopyToDevice:
       return lane == LaneKind::kHostToDevice;
     case Runner::kCopyToHost:
@@ -241,12 +242,15 @@ INSTANTIATE_TEST_SUITE_P(All, Operands, ::testing::ValuesIn(all_placements()), p
 
 TEST_P(Operands, OfEveryOpAreThoseOfItsRow) {
   const Written run(GetParam());
-  const LaneKind gradients = GetParam().gradient_on_device() ? LaneKind::kCompute : LaneKind::kCpu;
+  const auto works_at = [](bool device) { return device ? LaneKind::kCompute : LaneKind::kCpu; };
   for (const auto& program : run.programs()) {
     for (const Op& op : program->ops()) {
       const OpRow& row = schedule::row_of(schedule::id_of(op));
       EXPECT_STREQ(op.kind.name, row.name);
-      EXPECT_EQ(op.lane, schedule::lane_of(row.lane.value_or(gradients))) << describe(op);
+      const LaneKind arithmetic =
+          works_at(schedule::id_of(op) == OpId::kAdam ? GetParam().state_on_device()
+                                                      : GetParam().gradient_on_device());
+      EXPECT_EQ(op.lane, schedule::lane_of(row.lane.value_or(arithmetic))) << describe(op);
       ASSERT_EQ(op.names.size(), op.reads.size() + op.writes.size()) << describe(op);
       std::size_t named = 0;
       for (const OperandSpec& spec : row.operands) {

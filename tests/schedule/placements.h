@@ -57,6 +57,7 @@ struct Placement {
   bool params_on_nvme() const { return param == schedule::ParamHome::kNvme; }
   bool activations_on_nvme() const { return activation == schedule::ActivationHome::kNvme; }
   bool gradient_on_device() const { return gradient == schedule::GradientHome::kNone; }
+  bool state_on_device() const { return state == schedule::OptimizerHome::kNone; }
   bool on_nvme() const { return state == schedule::OptimizerHome::kNvme; }
 
   std::string name() const {
@@ -64,7 +65,8 @@ struct Placement {
     std::string text = "Param";
     text += kHomes[static_cast<std::size_t>(param)];
     text += gradient_on_device() ? "GradientNone" : "GradientCpu";
-    text += on_nvme() ? "StateNvme" : "StateCpu";
+    text += "State";
+    text += kHomes[static_cast<std::size_t>(state)];
     text += "Activation";
     text += kHomes[static_cast<std::size_t>(activation)];
     if (kept_layers > 0) text += "Kept";
@@ -95,7 +97,7 @@ inline std::vector<Placement> all_placements() {
   };
   vary(&Placement::param, ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme);
   vary(&Placement::gradient, GradientHome::kNone, GradientHome::kCpu);
-  vary(&Placement::state, OptimizerHome::kCpu, OptimizerHome::kNvme);
+  vary(&Placement::state, OptimizerHome::kNone, OptimizerHome::kCpu, OptimizerHome::kNvme);
   vary(&Placement::activation, ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme);
   vary(&Placement::sharing, schedule::Sharing::kSeparate, schedule::Sharing::kUnified);
   vary(&Placement::micro_batches, 1, 3);
@@ -160,6 +162,13 @@ class Script {
       if (std::ranges::count(op.writes, id) > 0) return op;
     }
     throw std::runtime_error("nobody writes this buffer");
+  }
+  /// The op that made what a buffer holds, also where it was copied to the host on its way.
+  const prefetch::Op& maker(prefetch::BufferId id) const {
+    const prefetch::Op& op = definer(id);
+    const bool copied =
+        schedule::row_of(schedule::id_of(op)).runner == schedule::Runner::kCopyToHost;
+    return copied ? maker(buffer_of(op, schedule::Operand::kSource)) : op;
   }
 
  private:

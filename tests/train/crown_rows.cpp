@@ -55,7 +55,7 @@ std::vector<Homes> all_homes() {
   std::vector<Homes> all;
   for (const auto p : {ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme}) {
     for (const auto g : {GradientHome::kNone, GradientHome::kCpu}) {
-      for (const auto s : {OptimizerHome::kCpu, OptimizerHome::kNvme}) {
+      for (const auto s : {OptimizerHome::kNone, OptimizerHome::kCpu, OptimizerHome::kNvme}) {
         for (const auto a : {ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme}) {
           all.push_back({p, g, s, a});
         }

@@ -101,7 +101,13 @@ void expect_copies(const CrownRow& row, const Observed& seen) {
   expect_some_if(apart, OpId::kFetchBatch);
   expect_some_if(apart && homes.param != schedule::ParamHome::kNone, OpId::kFetchWeights);
   expect_some_if(apart && homes.param == schedule::ParamHome::kNone, OpId::kPublish);
-  expect_some_if(apart, OpId::kOffloadGradient);  // a contribution, or a chunk for the optimizer
+  const bool updated_there = homes.state == schedule::OptimizerHome::kNone;
+  const bool gradients_here = homes.gradient == schedule::GradientHome::kCpu;
+  // A contribution, or a chunk for the optimizer.
+  expect_some_if(apart && (gradients_here || !updated_there), OpId::kOffloadGradient);
+  expect_some_if(apart && gradients_here && updated_there, OpId::kFetchGradient);
+  expect_some_if(apart && updated_there && homes.param != schedule::ParamHome::kNone,
+                 OpId::kOffloadWeights);
   const bool saves = homes.activation != schedule::ActivationHome::kNone;
   expect_some_if(apart && saves, OpId::kOffloadActivation);
   expect_some_if(apart && saves, OpId::kFetchActivation);
@@ -110,6 +116,7 @@ void expect_copies(const CrownRow& row, const Observed& seen) {
   expect_some_if(disk_weights, OpId::kWriteWeights);
   const bool disk_state = homes.state == schedule::OptimizerHome::kNvme;
   expect_some_if(disk_state, OpId::kReadState);
+  expect_some_if(apart && updated_there, OpId::kOffloadState);
   expect_some_if(disk_state, OpId::kWriteState);
   const bool disk_inputs = homes.activation == schedule::ActivationHome::kNvme;
   expect_some_if(disk_inputs, OpId::kReadActivation);

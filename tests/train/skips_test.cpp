@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "gpu/local.h"
 #include "tests/train/tiny_run.h"
 
 namespace sluice::train {
@@ -76,7 +77,7 @@ class Onlooker : public executor::Handler {
 
  private:
   Floats floats(const OpContext& context, prefetch::BufferId id) const {
-    const auto* first = reinterpret_cast<const float*>(address(context, id, memory_));
+    const auto* first = reinterpret_cast<const float*>(gpu::local(address(context, id, memory_)));
     return {first, first + context.program.info(id).bytes / sizeof(float)};
   }
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "engine/shape/family.h"
+#include "gpu/local.h"
 #include "tests/train/tested_compute.h"
 
 namespace sluice::train {
@@ -74,8 +75,8 @@ class Observer : public executor::Handler {
     if (spoils(context)) {
       ticket.wait();
       const float infinity = std::numeric_limits<float>::infinity();
-      std::memcpy(address(context, buffer_of(context.op, Operand::kGradients), memory_), &infinity,
-                  sizeof infinity);
+      std::byte* gradients = address(context, buffer_of(context.op, Operand::kGradients), memory_);
+      std::memcpy(gpu::local(gradients), &infinity, sizeof infinity);
     }
     delay();
     return ticket;
@@ -84,7 +85,7 @@ class Observer : public executor::Handler {
   void freed(const prefetch::Freed& f) override {
     inner_.freed(f);
     if (memory_.pools()[f.pool].tier == prefetch::Tier::kNvme) return;
-    std::memset(memory_.address(f.pool, f.slot), 0xff, memory_.pools()[f.pool].slot);
+    std::memset(gpu::local(memory_.address(f.pool, f.slot)), 0xff, memory_.pools()[f.pool].slot);
   }
 
  private:

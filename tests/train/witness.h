@@ -46,7 +46,7 @@ class Witness : public executor::Handler {
       : inner_(inner), memory_(memory), seen_(seen) {}
 
   Ticket start(const executor::OpContext& context) override {
-    const OpBytes op = resolve(context, memory_);
+    const OpBytes op = resolve(context, memory_).local();
     Update update;
     if (op.id == schedule::OpId::kAdam) {
       update.record = op.values<Record>(schedule::Operand::kRecord).front();

@@ -1,0 +1,103 @@
+/// The arithmetic of one element, of plain floats or of a vector of them: the one source for every
+/// instruction set and for a device's kernels (gpu/kernels.h), which nvcc compiles.
+///
+/// Every function is a member of a type that has the architecture in its name; see kernel.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu_adam/kernel.h"
+
+#if defined(__CUDACC__)
+#define SLUICE_DEVICE __host__ __device__
+#else
+#define SLUICE_DEVICE
+#endif
+
+namespace sluice::cpu_adam {
+
+/// A vector of floats, and what is done with it; the others are in simd.h.
+template <class Arch>
+struct Simd;
+
+template <>
+struct Simd<Scalar> {
+  using F = float;
+  using D = double;
+  static constexpr std::size_t kLanes = 1;
+  static constexpr std::size_t kDoubles = 1;
+
+  SLUICE_DEVICE static F fma(F a, F b, F c) { return __builtin_fmaf(a, b, c); }
+  SLUICE_DEVICE static F sqrt(F x) { return __builtin_sqrtf(x); }
+  SLUICE_DEVICE static F load(const float* p) { return *p; }
+  SLUICE_DEVICE static F load(const Bf16Bits* p) {
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(p->bits) << 16);
+  }
+  SLUICE_DEVICE static void store(float* p, F x) { *p = x; }
+  SLUICE_DEVICE static void store(double* p, D x) { *p = x; }
+  SLUICE_DEVICE static void store(Bf16Bits* p, F x) {
+    const auto u = __builtin_bit_cast(std::uint32_t, x);
+    const std::uint32_t rounded = u + 0x7fffU + ((u >> 16) & 1U);
+    p->bits = static_cast<std::uint16_t>((x != x ? u | 0x400000U : rounded) >> 16);
+  }
+  template <class T>
+  static void stream(T* p, F x) {
+    store(p, x);
+  }
+  static void fence() {}
+  SLUICE_DEVICE static void add_squares(D* sums, F x) {
+    const D wide = x;
+    sums[0] += wide * wide;
+  }
+};
+
+/// [Note: Adam arithmetic] (optimizer.h).
+template <class Arch>
+struct AdamStep {
+  using S = Simd<Arch>;
+  using F = typename S::F;
+  struct Values {
+    F master, m, v;
+  };
+
+  explicit AdamStep(const Factors& f)
+      : clip(f.clip),
+        l2(f.l2),
+        beta1(f.beta1),
+        one_minus_beta1(f.one_minus_beta1),
+        beta2(f.beta2),
+        one_minus_beta2(f.one_minus_beta2),
+        scale2(f.scale2),
+        eps(f.eps),
+        step(f.step),
+        decay(f.decay) {}
+
+  SLUICE_DEVICE Values operator()(F gradient, const Values& old) const {
+    const F g = S::fma(l2, old.master, gradient * clip);
+    const F m = S::fma(one_minus_beta1, g, beta1 * old.m);
+    const F v = S::fma(one_minus_beta2 * g, g, beta2 * old.v);
+    const F ratio = m / S::fma(S::sqrt(v), scale2, eps);
+    const F change = S::fma(step, ratio, decay * old.master);
+    return {old.master - change, m, v};
+  }
+
+  F clip, l2, beta1, one_minus_beta1, beta2, one_minus_beta2, scale2, eps, step, decay;
+};
+
+/// Sums of squares always run in this many lanes, whatever the vectors are: element i of a grain is
+/// added to lane i mod 16.
+template <class Arch>
+struct NormLanes {
+  static constexpr std::size_t kCount = 16;
+
+  /// Their sum, in the order that Optimizer::grain_norms() promises.
+  SLUICE_DEVICE static double fold(double* lanes) {
+    for (std::size_t half = kCount / 2; half != 0; half /= 2) {
+      for (std::size_t k = 0; k < half; ++k) lanes[k] += lanes[k + half];
+    }
+    return lanes[0];
+  }
+};
+
+}  // namespace sluice::cpu_adam

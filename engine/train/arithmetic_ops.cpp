@@ -1,0 +1,120 @@
+#include "engine/train/arithmetic_ops.h"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <variant>
+
+#include "engine/base/error.h"
+#include "engine/train/record.h"
+
+namespace sluice::train {
+
+using schedule::Operand;
+using schedule::OpId;
+
+namespace {
+
+cpu_adam::Gradient values_of(OpBytes::Bytes bytes, DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return OpBytes::as<const float>(bytes);
+    case DType::kBf16:
+      return OpBytes::as<const Bf16>(bytes);
+  }
+  throw Error(Errc::kLogic, "a gradient of no dtype");
+}
+
+/// Elements [first, first + elems).
+cpu_adam::Gradient part(const cpu_adam::Gradient& all, std::uint64_t first, std::uint64_t elems) {
+  return std::visit([&](auto span) -> cpu_adam::Gradient { return span.subspan(first, elems); },
+                    all);
+}
+
+cpu_adam::Mode mode_of(OptimizerType type) {
+  switch (type) {
+    case OptimizerType::kAdamW:
+      return cpu_adam::Mode::kAdamW;
+    case OptimizerType::kAdam:
+      return cpu_adam::Mode::kAdam;
+  }
+  throw Error(Errc::kLogic, "an optimizer of no type");
+}
+
+std::size_t index(std::int32_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+}  // namespace
+
+cpu_adam::State state_of(const OpBytes& op) {
+  const auto all = op.values<float>(Operand::kState);
+  const std::size_t n = all.size() / 3;
+  return {all.first(n), all.subspan(n, n), all.last(n)};
+}
+
+cpu_adam::Published fresh_of(const OpBytes& op, DType dtype, std::uint64_t first,
+                             std::uint64_t elems) {
+  switch (dtype) {
+    case DType::kF32:
+      return op.values<float>(Operand::kFresh).subspan(first, elems);
+    case DType::kBf16:
+      return op.values<Bf16>(Operand::kFresh).subspan(first, elems);
+  }
+  throw Error(Errc::kLogic, "weights of no dtype");
+}
+
+template <class Arithmetic>
+void ArithmeticOps::run_by(const Arithmetic& arithmetic, const OpBytes& op) const {
+  const auto contribution = [&] { return values_of(op[Operand::kContribution], setup_.compute); };
+  const auto sum = [&] { return op.values<float>(Operand::kSum); };
+  switch (op.id) {
+    case OpId::kStartSum:
+      return arithmetic.assign(sum(), contribution());
+    case OpId::kAccumulate:
+      return arithmetic.accumulate(sum(), contribution());
+    case OpId::kAddUses:
+      return arithmetic.add(sum(), std::span<const float>(sum()),
+                            op.values<const float>(Operand::kOtherUse));
+    case OpId::kNorm:
+      return arithmetic.grain_norms(gradient(op), op.values<double>(Operand::kNorms));
+    case OpId::kAdam:
+      return adam(arithmetic, op);
+    default:
+      throw Error(Errc::kLogic, fmt::format("'{}' is no arithmetic", kind_of(op.id).name));
+  }
+}
+
+cpu_adam::Gradient ArithmeticOps::gradient(const OpBytes& op) const {
+  return values_of(op[Operand::kGradient], routes_[index(op.where.segment)].dtype);
+}
+
+template <class Arithmetic>
+void ArithmeticOps::adam(const Arithmetic& arithmetic, const OpBytes& op) const {
+  const Record& record = op.values<const Record>(Operand::kRecord).front();
+  const zero::Chunk& c = setup_.chunks[index(op.where.segment)][index(op.where.chunk)];
+  const cpu_adam::State state = state_of(op);
+  cpu_adam::Hyper hyper{.mode = mode_of(options_.type),
+                        .lr = record.lr,
+                        .beta1 = static_cast<float>(options_.betas[0]),
+                        .beta2 = static_cast<float>(options_.betas[1]),
+                        .eps = static_cast<float>(options_.eps),
+                        .bias_correction1 = record.bias_correction1,
+                        .bias_correction2 = record.bias_correction2,
+                        .clip = record.clip};
+  for (const zero::Run& run : zero::runs(setup_.model->segments[index(op.where.segment)],
+                                         setup_.layouts[index(op.where.segment)], c)) {
+    const std::uint64_t at = run.first_elem - c.first_elem;
+    hyper.weight_decay = run.decayed ? static_cast<float>(options_.weight_decay) : 0.0F;
+    arithmetic.update(hyper,
+                      {state.master.subspan(at, run.elems), state.m.subspan(at, run.elems),
+                       state.v.subspan(at, run.elems)},
+                      part(gradient(op), at, run.elems),
+                      fresh_of(op, setup_.compute, at, run.elems));
+  }
+}
+
+template void ArithmeticOps::run_by(const cpu_adam::Optimizer&, const OpBytes&) const;
+template void ArithmeticOps::run_by(const gpu::Arithmetic&, const OpBytes&) const;
+
+}  // namespace sluice::train

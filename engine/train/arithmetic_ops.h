@@ -1,0 +1,50 @@
+/// Sums of gradients, their norms, and Adam: on the operands of an op, by whoever works where they
+/// lie.
+///
+/// Thread  any, several at once on different ops
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu_adam/optimizer.h"
+#include "engine/schedule/gradient_route.h"
+#include "engine/schedule/setup.h"
+#include "engine/train/op_bytes.h"
+#include "engine/train/options.h"
+#include "gpu/arithmetic.h"
+
+namespace sluice::train {
+
+/// Master, m and v of a chunk, which lie one after the other.
+cpu_adam::State state_of(const OpBytes& op);
+/// New weights: elements [first, first + elems) of the chunk.
+cpu_adam::Published fresh_of(const OpBytes& op, DType dtype, std::uint64_t first,
+                             std::uint64_t elems);
+
+class ArithmeticOps {
+ public:
+  /// All must outlive this. `routes` by segment.
+  ArithmeticOps(const schedule::Setup& setup, const std::vector<schedule::GradientRoute>& routes,
+                const OptimizerOptions& options)
+      : setup_(setup), routes_(routes), options_(options) {}
+
+  /// An op whose runner is kArithmetic (engine/schedule/ops.h), on host memory.
+  void run(const OpBytes& op, const cpu_adam::Optimizer& host) const { run_by(host, op); }
+  /// The same on the device's, inside a work of its stream.
+  void run(const OpBytes& op, const gpu::Arithmetic& device) const { run_by(device, op); }
+
+ private:
+  template <class Arithmetic>
+  void run_by(const Arithmetic& arithmetic, const OpBytes& op) const;
+  template <class Arithmetic>
+  void adam(const Arithmetic& arithmetic, const OpBytes& op) const;
+  /// The operand, in the dtype of its segment's gradient.
+  cpu_adam::Gradient gradient(const OpBytes& op) const;
+
+  const schedule::Setup& setup_;
+  const std::vector<schedule::GradientRoute>& routes_;
+  const OptimizerOptions& options_;
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,62 @@
+#include "gpu/arithmetic.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "gpu/local.h"
+
+namespace sluice::gpu {
+namespace {
+
+using cpu_adam::Gradient;
+using cpu_adam::Published;
+
+Gradient here(const Gradient& values) {
+  return std::visit([](auto span) { return Gradient(local(span)); }, values);
+}
+
+Published here(const Published& values) {
+  return std::visit(
+      [](auto span) {
+        if constexpr (requires { local(span); }) {
+          return Published(local(span));
+        } else {
+          return Published(span);
+        }
+      },
+      values);
+}
+
+}  // namespace
+
+void Arithmetic::update(const cpu_adam::Hyper& hyper, cpu_adam::State state, Gradient gradient,
+                        Published published) const {
+  host_.update(hyper, {local(state.master), local(state.m), local(state.v)}, here(gradient),
+               here(published));
+}
+
+void Arithmetic::grain_norms(Gradient gradient, std::span<double> partials) const {
+  host_.grain_norms(here(gradient), local(partials));
+}
+
+void Arithmetic::accumulate(std::span<float> sum, Gradient contribution) const {
+  host_.accumulate(local(sum), here(contribution));
+}
+
+void Arithmetic::assign(std::span<float> sum, Gradient contribution) const {
+  host_.assign(local(sum), here(contribution));
+}
+
+void Arithmetic::add(std::span<float> out, Gradient a, Gradient b) const {
+  host_.add(local(out), here(a), here(b));
+}
+
+void Arithmetic::publish(Published out, std::span<const float> master) const {
+  host_.publish(here(out), local(master));
+}
+
+void Arithmetic::fill(std::span<std::byte> bytes, std::byte value) const {
+  std::ranges::fill(local(bytes), value);
+}
+
+}  // namespace sluice::gpu
