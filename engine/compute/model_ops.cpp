@@ -145,6 +145,10 @@ struct Call {
   at::Tensor ids(std::span<std::int64_t> of) const {
     return tensor::view_int64(of.data(), {setup.micro_batch_size, setup.seq_len});
   }
+  /// Where documents begin, read from the batch itself: it lies in memory that the host may read.
+  model::Places places_read_from_batch() const {
+    return {positions(), {model::documents_in(batch().positions, setup.seq_len), {}}};
+  }
   /// What losses are divided by, the other way round. Computed where the count lies.
   at::Tensor scale() const {
     return tensor::view_int64(&batch().program_targets, {}).to(at::kDouble).reciprocal_();
@@ -158,10 +162,11 @@ struct Call {
       case OpId::kEmbedForward:
         return model::embed_forward(decoder(), weights(), tokens(), positions(), output());
       case OpId::kLayerForward:
-        return model::layer_forward(decoder(), weights(), positions(), input(), output());
+        return model::layer_forward(decoder(), weights(), places_read_from_batch(), input(),
+                                    output());
       case OpId::kLayerForwardKeep:
-        return model::layer_forward_keep(decoder(), weights(), positions(), input(), output(),
-                                         kept());
+        return model::layer_forward_keep(decoder(), weights(), places_read_from_batch(), input(),
+                                         output(), kept());
       case OpId::kHeadTrain: {
         Gradients grads = gradients();
         model::head_train(decoder(), weights(), input(), targets(), scale(), numerics.loss_chunk,
@@ -173,14 +178,14 @@ struct Call {
                                 loss());
       case OpId::kLayerBackward: {
         Gradients grads = gradients();
-        model::layer_backward(decoder(), weights(), positions(), input(), output_gradient(), grads,
-                              input_gradient());
+        model::layer_backward(decoder(), weights(), places_read_from_batch(), input(),
+                              output_gradient(), grads, input_gradient());
         return grads.check_complete();
       }
       case OpId::kLayerBackwardKept: {
         Gradients grads = gradients();
-        model::layer_backward_kept(decoder(), weights(), positions(), input(), output_gradient(),
-                                   kept(), grads, input_gradient());
+        model::layer_backward_kept(decoder(), weights(), places_read_from_batch(), input(),
+                                   output_gradient(), kept(), grads, input_gradient());
         return grads.check_complete();
       }
       case OpId::kEmbedBackward: {

@@ -46,15 +46,14 @@ at::Tensor project_backward(const shape::Decoder& d, const ParamSource& params, 
   return dn.add_(backward(inputs[2], params, grads, n_NH, dqkv.v_NK));
 }
 
-at::Tensor split_heads(const at::Tensor& t_NQ, const shape::Decoder& d,
-                       const at::Tensor& positions_BS) {
-  return t_NQ.view(
-      {positions_BS.size(0), positions_BS.size(1), t_NQ.size(1) / d.head_dim, d.head_dim});
+at::Tensor split_heads(const at::Tensor& t_NQ, const shape::Decoder& d, const Places& places) {
+  return t_NQ.view({places.positions_BS.size(0), places.positions_BS.size(1),
+                    t_NQ.size(1) / d.head_dim, d.head_dim});
 }
 
 /// As the kernel wants them: [B, h, S, D].
-at::Tensor heads(const at::Tensor& t_NQ, const shape::Decoder& d, const at::Tensor& positions_BS) {
-  return split_heads(t_NQ, d, positions_BS).transpose(1, 2);
+at::Tensor heads(const at::Tensor& t_NQ, const shape::Decoder& d, const Places& places) {
+  return split_heads(t_NQ, d, places).transpose(1, 2);
 }
 
 at::Tensor join_heads(const at::Tensor& t_BhSD) {
@@ -62,10 +61,9 @@ at::Tensor join_heads(const at::Tensor& t_BhSD) {
   return t_BShD.reshape({t_BShD.size(0) * t_BShD.size(1), t_BShD.size(2) * t_BShD.size(3)});
 }
 
-at::Tensor turn_heads(const at::Tensor& t_NQ, const shape::Decoder& d,
-                      const at::Tensor& positions_BS, const Rotary& rotary, Turn turn) {
-  return rotate(split_heads(t_NQ, d, positions_BS), rotary, turn)
-      .view({t_NQ.size(0), t_NQ.size(1)});
+at::Tensor turn_heads(const at::Tensor& t_NQ, const shape::Decoder& d, const Places& places,
+                      const Rotary& rotary, Turn turn) {
+  return rotate(split_heads(t_NQ, d, places), rotary, turn).view({t_NQ.size(0), t_NQ.size(1)});
 }
 
 /// Each head's part of each token as a row.
@@ -86,7 +84,7 @@ struct Scored {
 
 /// Takes what the projections gave.
 Scored score_inputs(const shape::Decoder& d, const ParamSource& params, at::Tensor q_NQ,
-                    at::Tensor k_NK, const at::Tensor& positions_BS) {
+                    at::Tensor k_NK, const Places& places) {
   Scored s{std::move(q_NQ), std::move(k_NK), {}, {}};
   if (d.qk_norm) {
     const std::vector<Norm> norms = head_norms(d);
@@ -96,9 +94,9 @@ Scored score_inputs(const shape::Decoder& d, const ParamSource& params, at::Tens
     s.k_NK = s.k_heads.y_NH.view(s.k_NK.sizes());
   }
   if (d.positions == shape::Positions::kRotary) {
-    const Rotary rotary = make_rotary(d, positions_BS);
-    s.q_NQ = turn_heads(s.q_NQ, d, positions_BS, rotary, Turn::kForward);
-    s.k_NK = turn_heads(s.k_NK, d, positions_BS, rotary, Turn::kForward);
+    const Rotary rotary = make_rotary(d, places);
+    s.q_NQ = turn_heads(s.q_NQ, d, places, rotary, Turn::kForward);
+    s.k_NK = turn_heads(s.k_NK, d, places, rotary, Turn::kForward);
   }
   return s;
 }
@@ -106,12 +104,11 @@ Scored score_inputs(const shape::Decoder& d, const ParamSource& params, at::Tens
 /// From the gradients of what the kernel took to those of the projections. `seen`: what the norms
 /// of heads saw.
 void score_inputs_backward(const shape::Decoder& d, const ParamSource& params, GradSink& grads,
-                           const Qkv& seen, const Scored& s, const at::Tensor& positions_BS,
-                           Qkv& dqkv) {
+                           const Qkv& seen, const Scored& s, const Places& places, Qkv& dqkv) {
   if (d.positions == shape::Positions::kRotary) {
-    const Rotary rotary = make_rotary(d, positions_BS);
-    dqkv.q_NQ = turn_heads(dqkv.q_NQ, d, positions_BS, rotary, Turn::kBack);
-    dqkv.k_NK = turn_heads(dqkv.k_NK, d, positions_BS, rotary, Turn::kBack);
+    const Rotary rotary = make_rotary(d, places);
+    dqkv.q_NQ = turn_heads(dqkv.q_NQ, d, places, rotary, Turn::kBack);
+    dqkv.k_NK = turn_heads(dqkv.k_NK, d, places, rotary, Turn::kBack);
   }
   if (d.qk_norm) {
     const std::vector<Norm> norms = head_norms(d);
@@ -147,37 +144,37 @@ Linear attention_output(const shape::Decoder& d) {
 }
 
 Attended attend(const shape::Decoder& d, const ParamSource& params, at::Tensor n_NH,
-                const at::Tensor& positions_BS) {
+                const Places& places) {
   Qkv qkv = project(d, params, n_NH);
   n_NH.reset();
   const Qkv seen = seen_by_norms(d, qkv.q_NQ, qkv.k_NK);
-  const Scored s = score_inputs(d, params, std::exchange(qkv.q_NQ, {}), std::exchange(qkv.k_NK, {}),
-                                positions_BS);
-  const Looked looked = look({heads(s.q_NQ, d, positions_BS), heads(s.k_NK, d, positions_BS),
-                              heads(qkv.v_NK, d, positions_BS)},
-                             reach_of(positions_BS, d.window));
+  const Scored s =
+      score_inputs(d, params, std::exchange(qkv.q_NQ, {}), std::exchange(qkv.k_NK, {}), places);
+  const Looked looked =
+      look({heads(s.q_NQ, d, places), heads(s.k_NK, d, places), heads(qkv.v_NK, d, places)},
+           places.documents, d.window);
   return {d.qk_norm ? seen.q_NQ : s.q_NQ, d.qk_norm ? seen.k_NK : s.k_NK, qkv.v_NK,
           join_heads(looked.out), looked.logsumexp.transpose(1, 2).reshape({-1, d.heads})};
 }
 
 at::Tensor attend_backward(const shape::Decoder& d, const ParamSource& params, GradSink& grads,
-                           const at::Tensor& n_NH, Attended&& a, const at::Tensor& positions_BS,
+                           const at::Tensor& n_NH, Attended&& a, const Places& places,
                            const at::Tensor& dcontext_NQ) {
   const Qkv seen = seen_by_norms(d, a.q_NQ, a.k_NK);
-  Scored s = d.qk_norm ? score_inputs(d, params, a.q_NQ, a.k_NK, positions_BS)
-                       : Scored{a.q_NQ, a.k_NK, {}, {}};
+  Scored s =
+      d.qk_norm ? score_inputs(d, params, a.q_NQ, a.k_NK, places) : Scored{a.q_NQ, a.k_NK, {}, {}};
   Heads dheads = look_backward(
-      {heads(s.q_NQ, d, positions_BS), heads(s.k_NK, d, positions_BS),
-       heads(a.v_NK, d, positions_BS)},
-      {heads(a.context_NQ, d, positions_BS),
-       a.logsumexp_Nh.view({positions_BS.size(0), positions_BS.size(1), d.heads}).transpose(1, 2)},
-      heads(dcontext_NQ, d, positions_BS), reach_of(positions_BS, d.window));
+      {heads(s.q_NQ, d, places), heads(s.k_NK, d, places), heads(a.v_NK, d, places)},
+      {heads(a.context_NQ, d, places),
+       a.logsumexp_Nh.view({places.positions_BS.size(0), places.positions_BS.size(1), d.heads})
+           .transpose(1, 2)},
+      heads(dcontext_NQ, d, places), places.documents, d.window);
   a = {};
   s.q_NQ.reset();
   s.k_NK.reset();
   Qkv dqkv{join_heads(std::exchange(dheads.q, {})), join_heads(std::exchange(dheads.k, {})),
            join_heads(std::exchange(dheads.v, {}))};
-  score_inputs_backward(d, params, grads, seen, s, positions_BS, dqkv);
+  score_inputs_backward(d, params, grads, seen, s, places, dqkv);
   return project_backward(d, params, grads, n_NH, std::move(dqkv));
 }
 

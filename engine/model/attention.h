@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "engine/model/documents.h"
 #include "engine/model/linear.h"
 #include "engine/model/norm.h"
 #include "engine/model/params.h"
@@ -26,12 +27,12 @@ struct Attended {
   at::Tensor logsumexp_Nh;  ///< fp32, of each head's scores
 };
 
-/// Drops `n_NH`, its normed input, as soon as it has been used. Positions: as in blocks.h.
+/// Drops `n_NH`, its normed input, as soon as it has been used.
 Attended attend(const shape::Decoder& decoder, const ParamSource& params, at::Tensor n_NH,
-                const at::Tensor& positions_BS);
+                const Places& places);
 /// Returns the gradient of `n_NH`, given the one of the context.
 at::Tensor attend_backward(const shape::Decoder& decoder, const ParamSource& params,
                            GradSink& grads, const at::Tensor& n_NH, Attended&& attended,
-                           const at::Tensor& positions_BS, const at::Tensor& dcontext_NQ);
+                           const Places& places, const at::Tensor& dcontext_NQ);
 
 }  // namespace sluice::model

@@ -14,6 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "engine/model/documents.h"
 #include "engine/model/kept.h"
 #include "engine/model/params.h"
 #include "engine/shape/decoder.h"
@@ -24,26 +25,25 @@ namespace sluice::model {
 void embed_forward(const shape::Decoder& decoder, const ParamSource& params,
                    const at::Tensor& tokens_BS, const at::Tensor& positions_BS,
                    at::Tensor out_x_BSH);
-/// A row's gradient is the sum over its tokens in the order of the batch. Host memory only.
+/// A row's gradient is the sum over its tokens in the order of the batch.
 void embed_backward(const shape::Decoder& decoder, const at::Tensor& tokens_BS,
                     const at::Tensor& positions_BS, const at::Tensor& dx_BSH, GradSink& grads);
 
-/// A token sees those of its document that stand before it: position 0 begins one (documents.h).
-void layer_forward(const shape::Decoder& decoder, const ParamSource& params,
-                   const at::Tensor& positions_BS, const at::Tensor& x_BSH, at::Tensor out_BSH);
+/// A token sees those of its document that stand before it.
+void layer_forward(const shape::Decoder& decoder, const ParamSource& params, const Places& places,
+                   const at::Tensor& x_BSH, at::Tensor out_BSH);
 /// Recomputes what it needs of the forward (all but the last product).
-void layer_backward(const shape::Decoder& decoder, const ParamSource& params,
-                    const at::Tensor& positions_BS, const at::Tensor& x_BSH,
-                    const at::Tensor& dy_BSH, GradSink& grads, at::Tensor out_dx_BSH);
+void layer_backward(const shape::Decoder& decoder, const ParamSource& params, const Places& places,
+                    const at::Tensor& x_BSH, const at::Tensor& dy_BSH, GradSink& grads,
+                    at::Tensor out_dx_BSH);
 
 /// The same pair for a layer that keeps its forward: the same bits. Forward fills `kept` whole.
 void layer_forward_keep(const shape::Decoder& decoder, const ParamSource& params,
-                        const at::Tensor& positions_BS, const at::Tensor& x_BSH, at::Tensor out_BSH,
+                        const Places& places, const at::Tensor& x_BSH, at::Tensor out_BSH,
                         const KeptLayer& kept);
 void layer_backward_kept(const shape::Decoder& decoder, const ParamSource& params,
-                         const at::Tensor& positions_BS, const at::Tensor& x_BSH,
-                         const at::Tensor& dy_BSH, KeptLayer kept, GradSink& grads,
-                         at::Tensor out_dx_BSH);
+                         const Places& places, const at::Tensor& x_BSH, const at::Tensor& dy_BSH,
+                         KeptLayer kept, GradSink& grads, at::Tensor out_dx_BSH);
 
 /// Final norm, head and cross entropy, forward and backward in one op. A negative target is none:
 /// that token has no loss and no gradient.

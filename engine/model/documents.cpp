@@ -1,79 +1,16 @@
 #include "engine/model/documents.h"
 
-#include <ATen/ops/empty.h>
-
-#include "engine/tensor/workspace.h"
-
 namespace sluice::model {
-namespace {
 
-/// [B, h, S, ...] -> [1, h, tokens, ...], a view.
-at::Tensor part(const at::Tensor& t, const Document& document) {
-  return t.narrow(0, document.row, 1).narrow(2, document.begin, document.tokens);
-}
-
-Heads part(const Heads& heads, const Document& document) {
-  return {part(heads.q, document), part(heads.k, document), part(heads.v, document)};
-}
-
-/// Memory for [B, h, S, D] in which, as the kernel's own results, heads lie side by side in a
-/// token.
-at::Tensor token_by_token(const at::Tensor& like_BhSD) {
-  return at::empty({like_BhSD.size(0), like_BhSD.size(2), like_BhSD.size(1), like_BhSD.size(3)},
-                   like_BhSD.options())
-      .transpose(1, 2);
-}
-
-}  // namespace
-
-std::vector<Document> documents_in(const at::Tensor& positions_BS) {
+std::vector<Document> documents_in(std::span<const std::int64_t> positions, std::int64_t seq) {
   std::vector<Document> documents;
-  const std::int64_t rows = positions_BS.size(0), seq = positions_BS.size(1);
-  const std::int64_t* position = positions_BS.const_data_ptr<std::int64_t>();
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t i = 0; i < seq; ++i) {
-      const bool begins = i == 0 || position[row * seq + i] == 0;
-      if (begins) documents.push_back({row, i, 0});
-      ++documents.back().tokens;
-    }
+  for (std::size_t place = 0; place < positions.size(); ++place) {
+    const std::int64_t row = std::int64_t(place) / seq, i = std::int64_t(place) % seq;
+    const bool begins = i == 0 || positions[place] == 0;
+    if (begins) documents.push_back({row, i, 0});
+    ++documents.back().tokens;
   }
   return documents;
-}
-
-Reach reach_of(const at::Tensor& positions_BS, std::int64_t window) {
-  Reach reach{window, documents_in(positions_BS)};
-  if (std::ssize(reach.documents) == positions_BS.size(0)) reach.documents.clear();
-  return reach;
-}
-
-Looked look(const Heads& heads, const Reach& reach) {
-  if (reach.documents.empty()) return look(heads, reach.window);
-  const at::Tensor& q = heads.q;
-  const Looked all{token_by_token(q),
-                   at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat))};
-  for (const Document& document : reach.documents) {
-    const tensor::Stack stack;
-    const Looked looked = look(part(heads, document), reach.window);
-    part(all.out, document).copy_(looked.out);
-    part(all.logsumexp, document).copy_(looked.logsumexp);
-  }
-  return all;
-}
-
-Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& dout,
-                    const Reach& reach) {
-  if (reach.documents.empty()) return look_backward(heads, looked, dout, reach.window);
-  const Heads all{token_by_token(heads.q), token_by_token(heads.k), token_by_token(heads.v)};
-  for (const Document& document : reach.documents) {
-    const tensor::Stack stack;
-    const Heads gradients = look_backward(
-        part(heads, document), {part(looked.out, document), part(looked.logsumexp, document)},
-        part(dout, document), reach.window);
-    part(all.q, document).copy_(gradients.q);
-    part(all.k, document).copy_(gradients.k);
-    part(all.v, document).copy_(gradients.v);
-  }
-  return all;
 }
 
 }  // namespace sluice::model

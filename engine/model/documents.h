@@ -1,13 +1,12 @@
-/// Attention within documents: several of them may lie in one row of a batch, and no token sees
-/// one of another. Each goes through the kernel (kernel.h) by itself.
+/// Where the tokens of a batch stand: several documents may lie in one row, and no token sees one
+/// of another.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
-
-#include "engine/model/kernel.h"
 
 namespace sluice::model {
 
@@ -16,18 +15,21 @@ struct Document {
   std::int64_t row, begin, tokens;
 };
 
-/// What the queries of a batch see.
-struct Reach {
-  std::int64_t window = 0;          ///< as kernel.h has it, within a document
-  std::vector<Document> documents;  ///< all of them, in order; none: each row is one
+/// All documents of a batch, in order. The host launches by them; a device cannot be asked for
+/// them.
+struct Documents {
+  std::vector<Document> all;
+  /// The same for the kernels of a device, and in its memory: int32, 0 and then the end of each,
+  /// counted over all rows. None on the host.
+  at::Tensor ends;
 };
 
-/// All of a batch, in order: position 0 begins a document, and so does a row.
-std::vector<Document> documents_in(const at::Tensor& positions_BS);
-Reach reach_of(const at::Tensor& positions_BS, std::int64_t window);
+struct Places {
+  at::Tensor positions_BS;  ///< int64, within a token's document
+  Documents documents;
+};
 
-Looked look(const Heads& heads, const Reach& reach);
-Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& dout,
-                    const Reach& reach);
+/// Position 0 begins a document, and so does a row of `seq`. From positions in host memory.
+std::vector<Document> documents_in(std::span<const std::int64_t> positions, std::int64_t seq);
 
 }  // namespace sluice::model

@@ -1,28 +1,15 @@
-#include <ATen/ops/amax.h>
-#include <ATen/ops/div.h>
-#include <ATen/ops/exp.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/gather.h>
-#include <ATen/ops/ge.h>
-#include <ATen/ops/log.h>
-#include <ATen/ops/lt.h>
-#include <ATen/ops/maximum.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/sub.h>
-#include <ATen/ops/sum.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/model/blocks.h"
 #include "engine/model/norm.h"
+#include "engine/model/softmax.h"
 
 namespace sluice::model {
 namespace {
@@ -32,75 +19,6 @@ using shape::Role;
 Role weight_role(const shape::Decoder& d) {
   return d.tied_embeddings ? Role::kTokenEmbedding : Role::kHeadWeight;
 }
-
-/// Some columns of the vocabulary.
-struct Columns {
-  std::int64_t begin;
-  std::int64_t n;
-
-  at::Tensor rows_of(const at::Tensor& t_VH) const { return t_VH.narrow(0, begin, n); }
-};
-
-/// Where in its columns each token's target lies.
-struct Picked {
-  at::Tensor here_N1;   // bool
-  at::Tensor index_N1;  // int64; 0 when not here
-};
-
-Picked pick(const at::Tensor& targets_N1, Columns columns) {
-  const at::Tensor index = at::sub(targets_N1, columns.begin);
-  const at::Tensor here = at::ge(index, 0).logical_and_(at::lt(index, columns.n));
-  return {here, at::mul(index, here)};
-}
-
-/// The cross entropy of logits that are seen column by column: a running log-sum-exp per token.
-class Softmax {
- public:
-  explicit Softmax(const at::Tensor& targets_BS)
-      : targets_N1_(targets_BS.view({-1, 1})),
-        max_N1_(per_token(-std::numeric_limits<double>::infinity())),
-        sum_N1_(per_token(0.0)),
-        target_logit_N1_(per_token(0.0)) {}
-
-  /// Takes fp32 logits over and leaves exp(logits - greatest so far) in their place.
-  void add(Columns columns, at::Tensor& logits_NC) {
-    const Picked picked = pick(targets_N1_, columns);
-    target_logit_N1_ =
-        at::where(picked.here_N1, at::gather(logits_NC, 1, picked.index_N1), target_logit_N1_);
-    const at::Tensor max = at::maximum(max_N1_, at::amax(logits_NC, {1}, /*keepdim=*/true));
-    logits_NC.sub_(max).exp_();
-    sum_N1_.mul_(at::exp(max_N1_.sub_(max))).add_(at::sum(logits_NC, {1}, /*keepdim=*/true));
-    max_N1_ = max;
-  }
-
-  /// One fp64.
-  void write_loss_sum(const at::Tensor& out) const {
-    const at::Tensor loss = at::log(sum_N1_).add_(max_N1_).sub_(target_logit_N1_);
-    const at::Tensor none = at::zeros({}, loss.options());
-    out.copy_(at::where(at::ge(targets_N1_, 0), loss, none).sum(at::kDouble));
-  }
-
-  /// exp(logits - the greatest of all columns), which add() leaves when it has seen them all.
-  void exponentiate(at::Tensor& logits_NC) const { logits_NC.sub_(max_N1_).exp_(); }
-
-  /// Turns these exponentials into the gradient of the loss's sum, times `scale`, by the logits.
-  void differentiate(Columns columns, at::Tensor& exponentials_NC, const at::Tensor& scale) const {
-    const at::Tensor none = at::zeros({}, sum_N1_.options());
-    const at::Tensor scale_N1 = at::where(at::ge(targets_N1_, 0), scale.to(at::kFloat), none);
-    const Picked picked = pick(targets_N1_, columns);
-    exponentials_NC.mul_(at::div(scale_N1, sum_N1_));
-    exponentials_NC.scatter_add_(1, picked.index_N1,
-                                 at::where(picked.here_N1, scale_N1, none).neg_());
-  }
-
- private:
-  at::Tensor per_token(double value) const {
-    return at::full(targets_N1_.sizes(), value, targets_N1_.options().dtype(at::kFloat));
-  }
-
-  at::Tensor targets_N1_;
-  at::Tensor max_N1_, sum_N1_, target_logit_N1_;
-};
 
 /// The head over normed inputs.
 class Head {
@@ -119,8 +37,8 @@ class Head {
     }
   }
 
-  at::Tensor logits_fp32(Columns columns) const {
-    return at::mm(n_NH_, columns.rows_of(weight_VH_).t()).to(at::kFloat);
+  at::Tensor logits(Columns columns) const {
+    return at::mm(n_NH_, columns.rows_of(weight_VH_).t());
   }
 
   /// Writes the weight gradient of these columns; returns their part of the gradient of n.
@@ -140,10 +58,7 @@ class Head {
 
 Softmax see_all(const Head& head, const at::Tensor& targets_BS) {
   Softmax softmax(targets_BS);
-  head.for_columns([&](Columns columns) {
-    at::Tensor logits = head.logits_fp32(columns);
-    softmax.add(columns, logits);
-  });
+  head.for_columns([&](Columns columns) { softmax.add(columns, head.logits(columns)); });
   return softmax;
 }
 
@@ -152,11 +67,9 @@ at::Tensor train_at_once(const Head& head, const at::Tensor& targets_BS, const a
                          const at::Tensor& dweight_VH, const at::Tensor& out_loss) {
   Softmax softmax(targets_BS);
   const Columns all{0, dweight_VH.size(0)};
-  at::Tensor t = head.logits_fp32(all);
-  softmax.add(all, t);
+  at::Tensor t = softmax.add(all, head.logits(all));
   softmax.write_loss_sum(out_loss);
-  softmax.differentiate(all, t, scale);
-  t = t.to(dweight_VH.scalar_type());
+  t = softmax.gradient(all, std::move(t), scale).to(dweight_VH.scalar_type());
   return head.backward(all, t, dweight_VH);
 }
 
@@ -168,10 +81,8 @@ at::Tensor train_in_parts(const Head& head, const at::Tensor& targets_BS, const 
   at::Tensor dn =
       at::zeros({targets_BS.numel(), dweight_VH.size(1)}, dweight_VH.options().dtype(at::kFloat));
   head.for_columns([&](Columns columns) {
-    at::Tensor t = head.logits_fp32(columns);
-    softmax.exponentiate(t);
-    softmax.differentiate(columns, t, scale);
-    t = t.to(dweight_VH.scalar_type());
+    at::Tensor t = softmax.again(head.logits(columns));
+    t = softmax.gradient(columns, std::move(t), scale).to(dweight_VH.scalar_type());
     dn.add_(head.backward(columns, t, dweight_VH));
   });
   return dn;

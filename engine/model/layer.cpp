@@ -17,7 +17,7 @@ at::Tensor rows(const shape::Decoder& d, const at::Tensor& x_BSH) {
 
 /// Backward, once the forward is there again: takes `kept` over and drops each part at its last
 /// use.
-void backward(const shape::Decoder& d, const ParamSource& params, const at::Tensor& positions_BS,
+void backward(const shape::Decoder& d, const ParamSource& params, const Places& places,
               const at::Tensor& x_BSH, const at::Tensor& dy_BSH, Normed n1, Normed n2,
               KeptLayer kept, GradSink& grads, const at::Tensor& out_dx_BSH) {
   const at::Tensor x = rows(d, x_BSH);
@@ -29,32 +29,31 @@ void backward(const shape::Decoder& d, const ParamSource& params, const at::Tens
   kept.mid_NH.reset();
   at::Tensor dcontext =
       backward(attention_output(d), params, grads, kept.attended.context_NQ, dmid);
-  at::Tensor dn1 = attend_backward(d, params, grads, n1.y_NH, std::move(kept.attended),
-                                   positions_BS, std::exchange(dcontext, {}));
+  at::Tensor dn1 = attend_backward(d, params, grads, n1.y_NH, std::move(kept.attended), places,
+                                   std::exchange(dcontext, {}));
   n1.y_NH.reset();
   rows(d, out_dx_BSH).copy_(backward(attention_norm(d), params, grads, x, n1, dn1).add_(dmid));
 }
 
 }  // namespace
 
-void layer_forward(const shape::Decoder& d, const ParamSource& params,
-                   const at::Tensor& positions_BS, const at::Tensor& x_BSH, at::Tensor out_BSH) {
+void layer_forward(const shape::Decoder& d, const ParamSource& params, const Places& places,
+                   const at::Tensor& x_BSH, at::Tensor out_BSH) {
   const c10::NoGradGuard no_graph;
   const at::Tensor x = rows(d, x_BSH);
   at::Tensor context =
-      attend(d, params, forward(attention_norm(d), params, x).y_NH, positions_BS).context_NQ;
+      attend(d, params, forward(attention_norm(d), params, x).y_NH, places).context_NQ;
   const at::Tensor mid = forward(attention_output(d), params, std::exchange(context, {})).add_(x);
   const MlpInputs inputs = mlp_forward_inputs(d, params, forward(mlp_norm(d), params, mid).y_NH);
   rows(d, out_BSH).copy_(mlp_forward_output(d, params, inputs).add_(mid));
 }
 
-void layer_forward_keep(const shape::Decoder& d, const ParamSource& params,
-                        const at::Tensor& positions_BS, const at::Tensor& x_BSH, at::Tensor out_BSH,
-                        const KeptLayer& kept) {
+void layer_forward_keep(const shape::Decoder& d, const ParamSource& params, const Places& places,
+                        const at::Tensor& x_BSH, at::Tensor out_BSH, const KeptLayer& kept) {
   const c10::NoGradGuard no_graph;
   const at::Tensor x = rows(d, x_BSH);
   {
-    const Attended a = attend(d, params, forward(attention_norm(d), params, x).y_NH, positions_BS);
+    const Attended a = attend(d, params, forward(attention_norm(d), params, x).y_NH, places);
     kept.attended.q_NQ.copy_(a.q_NQ);
     kept.attended.k_NK.copy_(a.k_NK);
     kept.attended.v_NK.copy_(a.v_NK);
@@ -71,29 +70,28 @@ void layer_forward_keep(const shape::Decoder& d, const ParamSource& params,
   rows(d, out_BSH).copy_(mlp_forward_output(d, params, kept.mlp).add_(kept.mid_NH));
 }
 
-void layer_backward(const shape::Decoder& d, const ParamSource& params,
-                    const at::Tensor& positions_BS, const at::Tensor& x_BSH,
-                    const at::Tensor& dy_BSH, GradSink& grads, at::Tensor out_dx_BSH) {
+void layer_backward(const shape::Decoder& d, const ParamSource& params, const Places& places,
+                    const at::Tensor& x_BSH, const at::Tensor& dy_BSH, GradSink& grads,
+                    at::Tensor out_dx_BSH) {
   const c10::NoGradGuard no_graph;
   const at::Tensor x = rows(d, x_BSH);
   Normed n1 = forward(attention_norm(d), params, x);
-  KeptLayer again{attend(d, params, n1.y_NH, positions_BS), {}, {}};
+  KeptLayer again{attend(d, params, n1.y_NH, places), {}, {}};
   again.mid_NH = forward(attention_output(d), params, again.attended.context_NQ).add_(x);
   Normed n2 = forward(mlp_norm(d), params, again.mid_NH);
   again.mlp = mlp_forward_inputs(d, params, n2.y_NH);
-  backward(d, params, positions_BS, x_BSH, dy_BSH, std::move(n1), std::move(n2), std::move(again),
-           grads, out_dx_BSH);
+  backward(d, params, places, x_BSH, dy_BSH, std::move(n1), std::move(n2), std::move(again), grads,
+           out_dx_BSH);
 }
 
-void layer_backward_kept(const shape::Decoder& d, const ParamSource& params,
-                         const at::Tensor& positions_BS, const at::Tensor& x_BSH,
-                         const at::Tensor& dy_BSH, KeptLayer kept, GradSink& grads,
-                         at::Tensor out_dx_BSH) {
+void layer_backward_kept(const shape::Decoder& d, const ParamSource& params, const Places& places,
+                         const at::Tensor& x_BSH, const at::Tensor& dy_BSH, KeptLayer kept,
+                         GradSink& grads, at::Tensor out_dx_BSH) {
   const c10::NoGradGuard no_graph;
   Normed n1 = forward(attention_norm(d), params, rows(d, x_BSH));
   Normed n2 = forward(mlp_norm(d), params, kept.mid_NH);
-  backward(d, params, positions_BS, x_BSH, dy_BSH, std::move(n1), std::move(n2), std::move(kept),
-           grads, out_dx_BSH);
+  backward(d, params, places, x_BSH, dy_BSH, std::move(n1), std::move(n2), std::move(kept), grads,
+           out_dx_BSH);
 }
 
 }  // namespace sluice::model

@@ -2,10 +2,8 @@
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/sum.h>
-#include <ATen/ops/zeros.h>
 
-#include "engine/model/rows.h"
+#include "engine/model/row_kernels.h"
 
 namespace sluice::model {
 namespace {
@@ -13,12 +11,6 @@ namespace {
 at::Tensor weight_IO(const Linear& linear, const ParamSource& params) {
   const at::Tensor w = params.weight(linear.weight);
   return linear.layout == shape::LinearLayout::kOutIn ? w.t() : w;
-}
-
-at::Tensor sum_of_rows_fp32(const at::Tensor& t_NO) {
-  at::Tensor sum = at::zeros({t_NO.size(1)}, t_NO.options().dtype(at::kFloat));
-  for_row_blocks(t_NO, [&](RowBlock block) { sum.add_(block.in_fp32(t_NO).sum(0)); });
-  return sum;
 }
 
 }  // namespace
@@ -36,7 +28,7 @@ at::Tensor backward(const Linear& linear, const ParamSource& params, GradSink& g
   } else {
     at::mm_out(dw, x_NI.t(), dy_NO);
   }
-  if (linear.bias) grads.gradient(*linear.bias).copy_(sum_of_rows_fp32(dy_NO));
+  if (linear.bias) sum_rows(dy_NO, grads.gradient(*linear.bias));
   return at::mm(dy_NO, weight_IO(linear, params).t());
 }
 

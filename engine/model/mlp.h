@@ -10,17 +10,13 @@
 
 #include "engine/model/linear.h"
 #include "engine/model/params.h"
+#include "engine/model/row_kernels.h"
 
 namespace sluice::model {
 
 /// gate and up, or up alone in a plain MLP.
 std::vector<Linear> mlp_inputs(const shape::Decoder& decoder);
 Linear mlp_output(const shape::Decoder& decoder);
-
-struct MlpInputs {
-  at::Tensor gate_NI;  ///< of a gated MLP
-  at::Tensor up_NI;
-};
 
 MlpInputs mlp_forward_inputs(const shape::Decoder& decoder, const ParamSource& params,
                              const at::Tensor& n_NH);

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "engine/model/params.h"
+#include "engine/model/row_kernels.h"
 
 namespace sluice::model {
 
@@ -17,12 +18,6 @@ struct Norm {
 Norm attention_norm(const shape::Decoder& decoder);
 Norm mlp_norm(const shape::Decoder& decoder);
 Norm final_norm(const shape::Decoder& decoder);
-
-struct Normed {
-  at::Tensor y_NH;
-  at::Tensor rstd_N1;  ///< fp32; with the input all that backward needs
-  at::Tensor mean_N1;  ///< fp32; of a layer norm
-};
 
 Normed forward(const Norm& norm, const ParamSource& params, const at::Tensor& x_NH);
 /// Writes the gradients of gain and bias; returns the one of x. dy may be fp32 beside a bf16 x.

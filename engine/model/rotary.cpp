@@ -2,7 +2,6 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cos.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gt.h>
@@ -12,14 +11,11 @@
 #include <ATen/ops/pow.h>
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/rsub.h>
-#include <ATen/ops/sin.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-
-#include "engine/model/documents.h"
 
 namespace sluice::model {
 namespace {
@@ -101,12 +97,13 @@ at::Tensor frequencies(const shape::Decoder& d, std::int64_t seq, at::TensorOpti
 }
 
 /// Of each token, [N, P]; or [P] where all have the same.
-at::Tensor token_frequencies(const shape::Decoder& d, const at::Tensor& positions_BS,
+at::Tensor token_frequencies(const shape::Decoder& d, const Places& places,
                              at::TensorOptions fp32) {
   if (d.rope.scaling != RopeScaling::kDynamic) return frequencies(d, 0, fp32);
-  const at::Tensor of_tokens = at::empty({positions_BS.numel(), d.head_dim / 2}, fp32);
-  for (const Document& document : documents_in(positions_BS)) {
-    of_tokens.narrow(0, document.row * positions_BS.size(1) + document.begin, document.tokens)
+  const std::int64_t seq = places.positions_BS.size(1);
+  const at::Tensor of_tokens = at::empty({places.positions_BS.numel(), d.head_dim / 2}, fp32);
+  for (const Document& document : places.documents.all) {
+    of_tokens.narrow(0, document.row * seq + document.begin, document.tokens)
         .copy_(frequencies(d, document.tokens, fp32));
   }
   return of_tokens;
@@ -116,32 +113,9 @@ at::Tensor token_frequencies(const shape::Decoder& d, const at::Tensor& position
 
 // What is taken on the way has sizes that follow from the batch's shape alone, wherever documents
 // begin: the workspace was measured for one way of that.
-Rotary make_rotary(const shape::Decoder& d, const at::Tensor& positions_BS) {
-  const auto fp32 = at::TensorOptions(at::kFloat).device(positions_BS.device());
-  const at::Tensor position_N1 = positions_BS.view({-1, 1}).to(at::kFloat);
-  const at::Tensor angle_NP = at::mul(position_N1, token_frequencies(d, positions_BS, fp32));
-  const auto of_tokens = [&](at::Tensor values_NP) {
-    if (d.rope.attention_factor != 1) values_NP.mul_(d.rope.attention_factor);
-    return values_NP.view({positions_BS.size(0), positions_BS.size(1), 1, -1});
-  };
-  return {of_tokens(at::cos(angle_NP)), of_tokens(at::sin(angle_NP))};
-}
-
-at::Tensor rotate(const at::Tensor& x_BShD, const Rotary& rotary, Turn turn) {
-  const std::int64_t pairs = x_BShD.size(3) / 2;
-  const at::Tensor first = x_BShD.narrow(3, 0, pairs);
-  const at::Tensor second = x_BShD.narrow(3, pairs, pairs);
-  at::Tensor out = at::empty(x_BShD.sizes(), x_BShD.options());
-  // The fp32 cosines make these products fp32 in bf16 too.
-  at::Tensor out_first = at::mul(first, rotary.cos_BS1P);
-  const double sign = turn == Turn::kForward ? 1.0 : -1.0;
-  out_first.sub_(at::mul(second, rotary.sin_BS1P), sign);
-  out.narrow(3, 0, pairs).copy_(out_first);
-  out_first.reset();
-  at::Tensor out_second = at::mul(second, rotary.cos_BS1P);
-  out_second.add_(at::mul(first, rotary.sin_BS1P), sign);
-  out.narrow(3, pairs, pairs).copy_(out_second);
-  return out;
+Rotary make_rotary(const shape::Decoder& d, const Places& places) {
+  const auto fp32 = at::TensorOptions(at::kFloat).device(places.positions_BS.device());
+  return turns_of(places.positions_BS, token_frequencies(d, places, fp32), d.rope.attention_factor);
 }
 
 }  // namespace sluice::model

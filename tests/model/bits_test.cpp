@@ -54,11 +54,13 @@ struct World {
 using Op = void (*)(World&);
 constexpr Op kOps[] = {
     [](World& w) { embed_forward(w.d, w.embed, w.tokens, w.positions, w.x); },
-    [](World& w) { layer_forward(w.d, w.layer, w.positions, w.x, w.y); },
+    [](World& w) { layer_forward(w.d, w.layer, places_of(w.positions), w.x, w.y); },
     [](World& w) {
       head_train(w.d, w.head, w.y, w.targets, number(0.25), 70, w.head, w.dy, w.loss);
     },
-    [](World& w) { layer_backward(w.d, w.layer, w.positions, w.x, w.dy, w.layer, w.dx); },
+    [](World& w) {
+      layer_backward(w.d, w.layer, places_of(w.positions), w.x, w.dy, w.layer, w.dx);
+    },
     [](World& w) { embed_backward(w.d, w.tokens, w.positions, w.dx, w.embed); },
 };
 
@@ -111,10 +113,10 @@ TEST_P(Bits, ALayerThatKeepsItsForwardGivesThoseOfOneThatRunsItAgain) {
   run(again);
   Keeper keeper(d, dtype);
   kOps[0](keeps);
-  layer_forward_keep(d, keeps.layer, keeps.positions, keeps.x, keeps.y, keeper.views(d));
+  layer_forward_keep(d, keeps.layer, places_of(keeps.positions), keeps.x, keeps.y, keeper.views(d));
   kOps[2](keeps);
-  layer_backward_kept(d, keeps.layer, keeps.positions, keeps.x, keeps.dy, keeper.views(d),
-                      keeps.layer, keeps.dx);
+  layer_backward_kept(d, keeps.layer, places_of(keeps.positions), keeps.x, keeps.dy,
+                      keeper.views(d), keeps.layer, keeps.dx);
   kOps[4](keeps);
   expect_same(keeps, again);
 }

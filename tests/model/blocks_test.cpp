@@ -57,8 +57,8 @@ TEST_P(Blocks, LayerAgreesWithPlainAutograd) {
   BlockParams params(d, BlockKind::kLayer, dtype);
   const at::Tensor x = random_x(1), dy = random_x(2);
   const at::Tensor out = poisoned_x(), dx = poisoned_x();
-  layer_forward(d, params, positions, x, out);
-  layer_backward(d, params, positions, x, dy, params, dx);
+  layer_forward(d, params, places_of(positions), x, out);
+  layer_backward(d, params, places_of(positions), x, dy, params, dx);
 
   const auto weights = params.for_reference();
   const at::Tensor ref_x = x.to(at::kDouble).clone().requires_grad_(true);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 #include <tuple>
+#include <vector>
 
 #include "engine/base/units.h"
 #include "engine/model/blocks.h"
@@ -21,6 +22,16 @@ using tensor::OpScope;
 using tensor::Workspace;
 
 constexpr std::int64_t kSeq = 512;
+
+TEST(Documents, BeginAtPositionZeroAndWithEachRow) {
+  const std::vector<std::int64_t> positions{0, 1, 0, 0, 1, 5, 6, 0, 1, 2};
+  std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> found;
+  for (const auto& [row, begin, tokens] : documents_in(positions, 5)) {
+    found.emplace_back(row, begin, tokens);
+  }
+  const decltype(found) expected{{0, 0, 2}, {0, 2, 1}, {0, 3, 2}, {1, 0, 2}, {1, 2, 3}};
+  EXPECT_EQ(found, expected);
+}
 
 struct Case {
   const char* name;
@@ -48,10 +59,10 @@ class DocumentSpace : public ::testing::TestWithParam<Case> {
     const at::Tensor out = poisoned(sizes, GetParam().dtype),
                      dx = poisoned(sizes, GetParam().dtype);
     OpScope forward(workspace, "forward");
-    layer_forward(d_, params, positions, x, out);
+    layer_forward(d_, params, places_of(positions), x, out);
     forward.close();
     OpScope backward(workspace, "backward");
-    layer_backward(d_, params, positions, x, dy, params, dx);
+    layer_backward(d_, params, places_of(positions), x, dy, params, dx);
     backward.close();
     return workspace.peak();
   }

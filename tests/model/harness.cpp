@@ -171,6 +171,12 @@ at::Tensor document_positions(std::int64_t batch, std::int64_t seq) {
   return positions;
 }
 
+Places places_of(const at::Tensor& positions) {
+  const std::span all(positions.const_data_ptr<std::int64_t>(),
+                      static_cast<std::size_t>(positions.numel()));
+  return {positions, {documents_in(all, positions.size(1)), {}}};
+}
+
 at::Tensor random_tokens(at::IntArrayRef sizes, std::int64_t vocab, std::uint64_t seed) {
   return at::randint(0, vocab, sizes, at::detail::createCPUGenerator(seed),
                      at::TensorOptions(at::kLong));

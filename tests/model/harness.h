@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/units.h"
+#include "engine/model/documents.h"
 #include "engine/model/params.h"
 #include "engine/shape/model.h"
 #include "reference.h"
@@ -54,6 +55,8 @@ at::Tensor random(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t see
 /// Rows that are one document each, and rows of several, the shortest of one token.
 at::Tensor plain_positions(std::int64_t batch, std::int64_t seq);
 at::Tensor document_positions(std::int64_t batch, std::int64_t seq);
+/// As a host knows them by their positions.
+Places places_of(const at::Tensor& positions);
 at::Tensor random_tokens(at::IntArrayRef sizes, std::int64_t vocab, std::uint64_t seed);
 
 /// |a - b| / |b|, in the 2-norm. NaN anywhere in `a` gives NaN, which is below no bound.

@@ -1,4 +1,4 @@
-/// Work on the rows of a matrix in blocks, so that fp32 copies of bf16 stay small.
+/// The host's work on the rows of a matrix in blocks, so that fp32 copies of bf16 stay small.
 ///
 /// The blocks depend on the width alone, so sums over them have one fixed order.
 #pragma once

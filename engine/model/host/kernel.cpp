@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/one_by_one.h"
+
 namespace sluice::model {
 namespace {
 
@@ -175,6 +177,15 @@ Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& 
   last(d.k).copy_(part.k);
   last(d.v).copy_(part.v);
   return {d.q.to(heads.q.scalar_type()), d.k, d.v};
+}
+
+Looked look(const Heads& heads, const Documents& documents, std::int64_t window) {
+  return look_one_by_one(heads, documents, window);
+}
+
+Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& dout,
+                    const Documents& documents, std::int64_t window) {
+  return look_one_by_one_backward(heads, looked, dout, documents, window);
 }
 
 }  // namespace sluice::model

@@ -1,0 +1,42 @@
+/// The cross entropy of logits that are seen some columns at a time. As row_kernels.h: a body per
+/// backend, nothing waits and nothing comes back to the host.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace sluice::model {
+
+/// Some columns of the vocabulary.
+struct Columns {
+  std::int64_t begin;
+  std::int64_t n;
+
+  at::Tensor rows_of(const at::Tensor& t_VH) const { return t_VH.narrow(0, begin, n); }
+};
+
+/// A running log-sum-exp per token. Logits come as their product gave them; what is made of them on
+/// the way to their gradient may lie in their place.
+class Softmax {
+ public:
+  /// Below zero: no target; such a token has no loss and no gradient.
+  explicit Softmax(const at::Tensor& targets_BS);
+
+  /// Sees these columns. Returns what gradient() takes if they were the last that had to be seen.
+  at::Tensor add(Columns columns, at::Tensor logits_NC);
+  /// The same of columns that were seen before, once all are.
+  at::Tensor again(at::Tensor logits_NC) const;
+  /// The gradient of the loss's sum, times `scale` (one fp64), by the logits of these columns; not
+  /// rounded to their dtype if it is exact to more.
+  at::Tensor gradient(Columns columns, at::Tensor seen_NC, const at::Tensor& scale) const;
+
+  /// In nats, over the targets: one fp64.
+  void write_loss_sum(const at::Tensor& out) const;
+
+ private:
+  at::Tensor targets_N1_;
+  at::Tensor max_N1_, sum_N1_, target_logit_N1_;  // fp32; sums are of exp(logit - max)
+};
+
+}  // namespace sluice::model
