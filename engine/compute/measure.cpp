@@ -1,16 +1,18 @@
 #include <algorithm>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "engine/base/clock.h"
 #include "engine/base/error.h"
 #include "engine/base/host_memory.h"
 #include "engine/compute/model_ops.h"
 #include "engine/schedule/batch.h"
 #include "engine/schedule/catalog.h"
 #include "engine/tensor/process.h"
+#include "engine/tensor/view.h"
+#include "gpu/device.h"
+#include "gpu/local.h"
+#include "gpu/memory.h"
 
 namespace sluice::compute {
 namespace {
@@ -20,17 +22,35 @@ using schedule::OpId;
 using schedule::Setup;
 using train::OpBytes;
 
-/// Zeroed memory outside every tier, for the operands of one op; begun as slots are.
+/// Zeroed memory outside every tier, for the operands of one op; begun as slots are, on the device
+/// or on the host as they are.
 class Scratch {
  public:
-  OpBytes::Bytes take(Bytes n) {
-    std::byte* piece = pieces_.emplace_back(std::make_unique<std::byte[]>(n + kAlignment)).get();
-    const auto at = reinterpret_cast<std::uintptr_t>(piece);
-    return {piece + (round_up(at, kAlignment) - at), n};
+  Scratch(gpu::Stream& stream, schedule::Sharing sharing)
+      : stream_(stream),
+        heap_(gpu::device().memory, sharing == schedule::Sharing::kSeparate
+                                        ? gpu::Reach::kDevice
+                                        : gpu::Reach::kHostToo) {}
+
+  OpBytes::Bytes on_device(Bytes n) {
+    const std::span bytes(device_.emplace_back(heap_.allocate(n)).data(), n);
+    stream_.run([bytes = gpu::local(bytes)] { tensor::clear(bytes); }).ticket().wait();
+    return bytes;
+  }
+  OpBytes::Bytes on_host(Bytes n) {
+    const std::span bytes(host_.emplace_back(n).data(), n);
+    std::ranges::fill(bytes, std::byte{0});
+    return bytes;
+  }
+  void copy(OpBytes::Bytes to, OpBytes::Bytes from) {
+    stream_.copy(to.data(), from.data(), to.size()).ticket().wait();
   }
 
  private:
-  std::vector<std::unique_ptr<std::byte[]>> pieces_;
+  gpu::Stream& stream_;
+  gpu::DeviceHeap heap_;
+  std::vector<gpu::DeviceBlock> device_;
+  std::vector<gpu::PinnedSlab> host_;
 };
 
 /// Bytes of each buffer that a block's op has under this name.
@@ -51,6 +71,7 @@ std::vector<Bytes> sizes_of(Operand name, const Setup& setup, const shape::Block
     case Operand::kOutputGradient:
       return {sizes.activation};
     case Operand::kBatch:
+    case Operand::kHostBatch:
       return {sizes.batch};
     case Operand::kKept:
       return {sizes.kept};
@@ -74,13 +95,15 @@ std::vector<Rows> rows_of(const Setup& setup, shape::BlockKind kind) {
   return {Rows::kWhole, Rows::kSeveral};
 }
 
-void fill_positions(std::span<std::int64_t> buffer, const Setup& setup, Rows rows) {
-  const std::span<std::int64_t> positions = schedule::batch_of(buffer).positions;
+void fill_batch(std::span<std::int64_t> buffer, const Setup& setup, Rows rows) {
+  const schedule::Batch batch = schedule::batch_of(buffer);
+  const std::span<std::int64_t> positions = batch.positions;
   const auto seq = static_cast<std::size_t>(setup.seq_len);
   for (std::size_t i = 0; i < positions.size(); ++i) {
     positions[i] = static_cast<std::int64_t>(i % seq);
   }
   if (rows == Rows::kSeveral) positions.back() = 0;
+  schedule::mark_documents(batch, seq);
 }
 
 OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Rows rows,
@@ -90,11 +113,15 @@ OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Rows 
   op.where.segment = block.segments.front();
   for (const schedule::OperandSpec& spec : schedule::row_of(id).operands) {
     for (const Bytes bytes : sizes_of(spec.name, setup, block)) {
-      op.bind(spec.name, scratch.take(bytes));
+      const bool host = spec.name == Operand::kHostBatch;
+      op.bind(spec.name, host ? scratch.on_host(bytes) : scratch.on_device(bytes));
     }
   }
   if (op.has(Operand::kBatch)) {
-    fill_positions(op.values<std::int64_t>(Operand::kBatch), setup, rows);
+    const auto batch = scratch.on_host(op[Operand::kBatch].size());
+    fill_batch(OpBytes::as<std::int64_t>(batch), setup, rows);
+    scratch.copy(op[Operand::kBatch], batch);
+    if (op.has(Operand::kHostBatch)) std::ranges::copy(batch, op[Operand::kHostBatch].begin());
   }
   return op;
 }
@@ -122,12 +149,15 @@ struct OpCost {
   double seconds = 0;
 };
 
-OpCost cost_of(const Setup& setup, const train::Numerics& numerics, const OpBytes& op) {
+OpCost cost_of(gpu::Stream& stream, const Setup& setup, const train::Numerics& numerics,
+               const OpBytes& op) {
   tensor::Workspace arena = tensor::Workspace::measuring(host_memory().available);
   const auto seconds_of_one = [&] {
-    const Nanos begin = now_ns();
-    run_in(arena, setup, numerics, op);
-    return to_seconds(now_ns() - begin);
+    const gpu::Event begin = stream.record();
+    stream.run([&] { run_in(arena, setup, numerics, op.local()); });
+    const gpu::Event end = stream.record();
+    end.ticket().wait();
+    return gpu::seconds_between(begin, end);
   };
   double seconds = seconds_of_one();
   for (int again = 0; again < 2 && seconds < kLongOp; ++again) {
@@ -138,18 +168,22 @@ OpCost cost_of(const Setup& setup, const train::Numerics& numerics, const OpByte
 
 }  // namespace
 
-train::Measured ModelOps::measure() {
-  tensor::set_deterministic();
-  tensor::set_compute_threads(numerics_.threads);
+train::Measured ModelOps::measure(gpu::Stream& stream) {
+  // LibTorch keeps both for the thread that asks.
+  const auto set_up = [&] {
+    tensor::set_deterministic();
+    tensor::set_compute_threads(numerics_.threads);
+  };
+  stream.run(set_up).ticket().wait();
   train::Measured measured;
   bool layer_done = false;  // all layers have one shape
   for (const shape::Block& block : setup_.model->blocks) {
     if (block.kind == shape::BlockKind::kLayer && std::exchange(layer_done, true)) continue;
     for (const OpId id : ops_of(setup_, block.kind)) {
       for (const Rows rows : rows_of(setup_, block.kind)) {
-        Scratch scratch;
+        Scratch scratch(stream, setup_.sharing);
         const OpCost cost =
-            cost_of(setup_, numerics_, scratch_op(setup_, block, id, rows, scratch));
+            cost_of(stream, setup_, numerics_, scratch_op(setup_, block, id, rows, scratch));
         measured.seconds.emplace(id, cost.seconds);  // of whole rows, which come first
         measured.workspace.main = std::max(measured.workspace.main, cost.used.main);
         measured.workspace.side = std::max(measured.workspace.side, cost.used.side);

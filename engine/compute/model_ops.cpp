@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -69,7 +68,7 @@ class BlockViews {
   std::byte* base(std::size_t segment) const { return buffers_[segment].data(); }
   void clear(std::size_t segment, std::uint64_t from, std::uint64_t to) const {
     const Bytes elem = size_of(setup_.compute);
-    std::memset(base(segment) + from * elem, 0, (to - from) * elem);
+    if (to > from) tensor::clear({base(segment) + from * elem, (to - from) * elem});
   }
 
   const Setup& setup_;
@@ -145,9 +144,12 @@ struct Call {
   at::Tensor ids(std::span<std::int64_t> of) const {
     return tensor::view_int64(of.data(), {setup.micro_batch_size, setup.seq_len});
   }
-  /// Where documents begin, read from the batch itself: it lies in memory that the host may read.
-  model::Places places_read_from_batch() const {
-    return {positions(), {model::documents_in(batch().positions, setup.seq_len), {}}};
+  /// The host launches by what it knows of the documents; kernels read the same on the device.
+  model::Places places() const {
+    const auto known = schedule::batch_of(op.values<std::int64_t>(Operand::kHostBatch));
+    std::vector<model::Document> documents = model::documents_of(known.ends, setup.seq_len);
+    const auto ends = static_cast<std::int64_t>(documents.size()) + 1;
+    return {positions(), {std::move(documents), tensor::view_int32(batch().ends.data(), {ends})}};
   }
   /// What losses are divided by, the other way round. Computed where the count lies.
   at::Tensor scale() const {
@@ -162,11 +164,9 @@ struct Call {
       case OpId::kEmbedForward:
         return model::embed_forward(decoder(), weights(), tokens(), positions(), output());
       case OpId::kLayerForward:
-        return model::layer_forward(decoder(), weights(), places_read_from_batch(), input(),
-                                    output());
+        return model::layer_forward(decoder(), weights(), places(), input(), output());
       case OpId::kLayerForwardKeep:
-        return model::layer_forward_keep(decoder(), weights(), places_read_from_batch(), input(),
-                                         output(), kept());
+        return model::layer_forward_keep(decoder(), weights(), places(), input(), output(), kept());
       case OpId::kHeadTrain: {
         Gradients grads = gradients();
         model::head_train(decoder(), weights(), input(), targets(), scale(), numerics.loss_chunk,
@@ -178,14 +178,14 @@ struct Call {
                                 loss());
       case OpId::kLayerBackward: {
         Gradients grads = gradients();
-        model::layer_backward(decoder(), weights(), places_read_from_batch(), input(),
-                              output_gradient(), grads, input_gradient());
+        model::layer_backward(decoder(), weights(), places(), input(), output_gradient(), grads,
+                              input_gradient());
         return grads.check_complete();
       }
       case OpId::kLayerBackwardKept: {
         Gradients grads = gradients();
-        model::layer_backward_kept(decoder(), weights(), places_read_from_batch(), input(),
-                                   output_gradient(), kept(), grads, input_gradient());
+        model::layer_backward_kept(decoder(), weights(), places(), input(), output_gradient(),
+                                   kept(), grads, input_gradient());
         return grads.check_complete();
       }
       case OpId::kEmbedBackward: {

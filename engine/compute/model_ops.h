@@ -12,13 +12,13 @@ namespace sluice::compute {
 
 /// The only caller of LibTorch in a run.
 ///
-/// Thread  measure() and run(): one and the same, since LibTorch keeps its settings per thread
+/// Thread  run(): works of the stream that measured, since LibTorch keeps its settings per thread
 class ModelOps : public train::Compute {
  public:
   /// Both must outlive this.
   ModelOps(const schedule::Setup& setup, const train::Numerics& numerics);
 
-  train::Measured measure() override;
+  train::Measured measure(gpu::Stream& stream) override;
   void set_workspace(std::span<std::byte> memory, Bytes side) override;
   void run(const train::OpBytes& op) override;
   train::WorkspaceUse peak() const override;

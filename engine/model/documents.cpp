@@ -2,13 +2,10 @@
 
 namespace sluice::model {
 
-std::vector<Document> documents_in(std::span<const std::int64_t> positions, std::int64_t seq) {
+std::vector<Document> documents_of(std::span<const std::int32_t> ends, std::int64_t seq) {
   std::vector<Document> documents;
-  for (std::size_t place = 0; place < positions.size(); ++place) {
-    const std::int64_t row = std::int64_t(place) / seq, i = std::int64_t(place) % seq;
-    const bool begins = i == 0 || positions[place] == 0;
-    if (begins) documents.push_back({row, i, 0});
-    ++documents.back().tokens;
+  for (std::size_t i = 1; i < ends.size() && ends[i] > ends[i - 1]; ++i) {
+    documents.push_back({ends[i - 1] / seq, ends[i - 1] % seq, ends[i] - ends[i - 1]});
   }
   return documents;
 }

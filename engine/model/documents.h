@@ -20,7 +20,7 @@ struct Document {
 struct Documents {
   std::vector<Document> all;
   /// The same for the kernels of a device, and in its memory: int32, 0 and then the end of each,
-  /// counted over all rows. None on the host.
+  /// counted over all rows. The host's kernels do without.
   at::Tensor ends;
 };
 
@@ -29,7 +29,8 @@ struct Places {
   Documents documents;
 };
 
-/// Position 0 begins a document, and so does a row of `seq`. From positions in host memory.
-std::vector<Document> documents_in(std::span<const std::int64_t> positions, std::int64_t seq);
+/// `ends`: 0 and then the end of each, counted over all rows of `seq`; behind the last one it may
+/// stand again. In host memory.
+std::vector<Document> documents_of(std::span<const std::int32_t> ends, std::int64_t seq);
 
 }  // namespace sluice::model

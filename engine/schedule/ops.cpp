@@ -77,22 +77,23 @@ OpRow make_row(OpId id) {
     case OpId::kEmbedForward:
       return model("embed forward", {weights, read(kBatch), write(kOutput)});
     case OpId::kLayerForward:
-      return model("layer forward", {weights, read(kInput), read(kBatch), write(kOutput)});
+      return model("layer forward",
+                   {weights, read(kInput), read(kBatch), read(kHostBatch), write(kOutput)});
     case OpId::kLayerForwardKeep:
-      return model("layer forward keep",
-                   {weights, read(kInput), read(kBatch), write(kOutput), write(kKept)});
+      return model("layer forward keep", {weights, read(kInput), read(kBatch), read(kHostBatch),
+                                          write(kOutput), write(kKept)});
     case OpId::kHeadTrain:
       return model("head", {weights, read(kInput), read(kBatch), write(kInputGradient),
                             write(kLoss), grads});
     case OpId::kHeadLoss:
       return model("head loss", {weights, read(kInput), read(kBatch), write(kLoss)});
     case OpId::kLayerBackward:
-      return model("layer backward", {weights, read(kInput), read(kBatch), read(kOutputGradient),
-                                      write(kInputGradient), grads});
+      return model("layer backward", {weights, read(kInput), read(kBatch), read(kHostBatch),
+                                      read(kOutputGradient), write(kInputGradient), grads});
     case OpId::kLayerBackwardKept:
       return model("layer backward kept",
-                   {weights, read(kInput), read(kBatch), read(kOutputGradient), read(kKept),
-                    write(kInputGradient), grads});
+                   {weights, read(kInput), read(kBatch), read(kHostBatch), read(kOutputGradient),
+                    read(kKept), write(kInputGradient), grads});
     case OpId::kEmbedBackward:
       return model("embed backward", {read(kBatch), read(kOutputGradient), grads});
     case OpId::kOffloadLoss:
@@ -170,6 +171,8 @@ const char* name_of(Operand operand) {
       return "target";
     case kBatch:
       return "batch";
+    case kHostBatch:
+      return "host batch";
     case kWeights:
       return "weights";
     case kGradients:

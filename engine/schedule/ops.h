@@ -62,6 +62,7 @@ enum class Operand : std::uint8_t {
   kSource,  ///< of bytes that are moved as they are
   kTarget,
   kBatch,           ///< tokens, targets, positions: batch.h
+  kHostBatch,       ///< the same where the host, which gives the op to the stream, looks into it
   kWeights,         ///< of the block's segments, one buffer each, in their order
   kGradients,       ///< of those weights, likewise
   kInput,           ///< a block's, [B, S, hidden]

@@ -50,7 +50,8 @@ class Evaluation : public ProgramWriter {
  private:
   /// These micro-batches, block by block: streamed weights are fetched once for all of them.
   void sweep(int first, int end) {
-    std::map<int, BufferId> batch, x;
+    std::map<int, FetchedBatch> batch;
+    std::map<int, BufferId> x;
     for (int mb = first; mb < end; ++mb) batch[mb] = fetch_batch(mb);
     const int head = blocks() - 1;
     for (int b = 0; b < head; ++b) {
@@ -64,7 +65,7 @@ class Evaluation : public ProgramWriter {
     for (int mb = first; mb < end; ++mb) {
       const BufferId loss = new_loss();
       compute(OpId::kHeadLoss, head, mb,
-              {{kWeights, weights}, {kInput, x[mb]}, {kBatch, batch[mb]}, {kLoss, loss}}, 1);
+              {{kWeights, weights}, {kInput, x[mb]}, {kBatch, batch[mb].device}, {kLoss, loss}}, 1);
       losses_.push_back(loss_on_host({.micro_batch = mb}, loss));
     }
   }

@@ -38,7 +38,7 @@ class Step : public ProgramWriter {
   /// Some micro-batches on their way through the blocks and back, and what waits for the way back.
   struct Sweep {
     int first, end;
-    std::map<int, BufferId> batch = {};                  // by micro-batch
+    std::map<int, FetchedBatch> batch = {};              // by micro-batch
     std::map<int, BufferId> x = {};                      // output of the block before
     std::map<int, BufferId> dx = {};                     // gradient for the output of the next one
     std::map<std::pair<int, int>, BufferId> saved = {};  // by block and micro-batch: its input
@@ -73,7 +73,8 @@ class Step : public ProgramWriter {
     compute(OpId::kLayerForwardKeep, b, mb,
             {{kWeights, weights},
              {kInput, s.x[mb]},
-             {kBatch, s.batch[mb]},
+             {kBatch, s.batch[mb].device},
+             {kHostBatch, s.batch[mb].host},
              {kOutput, output},
              {kKept, kept}},
             1);
@@ -90,7 +91,7 @@ class Step : public ProgramWriter {
       backward_op(OpId::kHeadTrain, b, mb,
                   {{kWeights, weights},
                    {kInput, s.x[mb]},
-                   {kBatch, s.batch[mb]},
+                   {kBatch, s.batch[mb].device},
                    {kInputGradient, s.dx[mb]},
                    {kLoss, loss}},
                   3);
@@ -103,11 +104,9 @@ class Step : public ProgramWriter {
       const Buffers weights = fetch(block(b));
       for (int mb = s.first; mb < s.end; ++mb) {
         const BufferId dy = std::exchange(s.dx[mb], activation());
-        Bindings operands{{kWeights, weights},
-                          {kInput, restore(b, mb, s.saved[{b, mb}])},
-                          {kBatch, s.batch[mb]},
-                          {kOutputGradient, dy},
-                          {kInputGradient, s.dx[mb]}};
+        Bindings operands{{kWeights, weights},          {kInput, restore(b, mb, s.saved[{b, mb}])},
+                          {kBatch, s.batch[mb].device}, {kHostBatch, s.batch[mb].host},
+                          {kOutputGradient, dy},        {kInputGradient, s.dx[mb]}};
         if (setup_.keeps(b)) {
           operands.emplace_back(kKept, s.kept[{b, mb}]);
           backward_op(OpId::kLayerBackwardKept, b, mb, std::move(operands), 2);
@@ -117,8 +116,8 @@ class Step : public ProgramWriter {
       }
     }
     for (int mb = s.first; mb < s.end; ++mb) {
-      backward_op(OpId::kEmbedBackward, 0, mb, {{kBatch, s.batch[mb]}, {kOutputGradient, s.dx[mb]}},
-                  3);
+      backward_op(OpId::kEmbedBackward, 0, mb,
+                  {{kBatch, s.batch[mb].device}, {kOutputGradient, s.dx[mb]}}, 3);
     }
   }
 

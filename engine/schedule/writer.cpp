@@ -50,13 +50,13 @@ Buffers ProgramWriter::fetch(const shape::Block& block) {
   return weights;
 }
 
-BufferId ProgramWriter::fetch_batch(int micro_batch) {
+ProgramWriter::FetchedBatch ProgramWriter::fetch_batch(int micro_batch) {
   const Bytes bytes = catalog_.sizes.batch;
   const Where where{.micro_batch = micro_batch};
   const BufferId host = transient(catalog_.host_batch, bytes);
   op(OpId::kLoadBatch, where, {{kBatch, host}}, {.bytes = static_cast<double>(bytes)});
-  if (!separate()) return host;
-  return moved(OpId::kFetchBatch, where, host, catalog_.device_batch);
+  if (!separate()) return {host, host};
+  return {moved(OpId::kFetchBatch, where, host, catalog_.device_batch), host};
 }
 
 void ProgramWriter::compute(OpId id, int b, int micro_batch, Bindings operands, double forwards) {
@@ -68,11 +68,14 @@ void ProgramWriter::compute(OpId id, int b, int micro_batch, Bindings operands, 
      {.flops = forwards * forward});
 }
 
-BufferId ProgramWriter::forward(int b, const Buffers& weights, BufferId batch,
+BufferId ProgramWriter::forward(int b, const Buffers& weights, const FetchedBatch& batch,
                                 std::optional<BufferId> input, int micro_batch) {
   const BufferId output = activation();
-  Bindings operands{{kWeights, weights}, {kBatch, batch}, {kOutput, output}};
-  if (input) operands.emplace_back(kInput, *input);
+  Bindings operands{{kWeights, weights}, {kBatch, batch.device}, {kOutput, output}};
+  if (input) {
+    operands.emplace_back(kInput, *input);
+    operands.emplace_back(kHostBatch, batch.host);
+  }
   compute(input ? OpId::kLayerForward : OpId::kEmbedForward, b, micro_batch, std::move(operands),
           1);
   return output;

@@ -62,11 +62,15 @@ class ProgramWriter {
   /// The weights of a block's segments where the compute lane can read them: at home, or in a
   /// device slot, into which ops of this program bring them.
   Buffers fetch(const shape::Block& block);
-  /// The micro-batch's tokens and targets where the compute lane can read them.
-  BufferId fetch_batch(int micro_batch);
+  /// A micro-batch where the compute lane can read it, and where the host can: one where they share
+  /// memory.
+  struct FetchedBatch {
+    BufferId device = 0, host = 0;
+  };
+  FetchedBatch fetch_batch(int micro_batch);
   /// A forward of the embedding (without `input`) or of a layer that leaves nothing but its output.
-  BufferId forward(int block, const Buffers& weights, BufferId batch, std::optional<BufferId> input,
-                   int micro_batch);
+  BufferId forward(int block, const Buffers& weights, const FetchedBatch& batch,
+                   std::optional<BufferId> input, int micro_batch);
   /// An op of a block on the compute lane; `forwards`: its work, in the block's forwards.
   void compute(OpId id, int block, int micro_batch, Bindings operands, double forwards);
 

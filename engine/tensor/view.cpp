@@ -28,6 +28,16 @@ at::Tensor view(void* data, at::IntArrayRef sizes, DType dtype) {
   return at::from_blob(data, sizes, at::TensorOptions(scalar_type(dtype)));
 }
 
+void clear(std::span<std::byte> bytes) {
+  at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())},
+                at::TensorOptions(at::kByte))
+      .zero_();
+}
+
+at::Tensor view_int32(std::int32_t* data, at::IntArrayRef sizes) {
+  return at::from_blob(data, sizes, at::TensorOptions(at::kInt));
+}
+
 at::Tensor view_fp64(double* data, at::IntArrayRef sizes) {
   return at::from_blob(data, sizes, at::TensorOptions(at::kDouble));
 }

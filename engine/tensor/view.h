@@ -3,6 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <span>
+
 #include "engine/base/dtype.h"
 
 namespace sluice::tensor {
@@ -16,7 +19,10 @@ at::ScalarType scalar_type(DType dtype);
 /// Owns    nothing: the memory must outlive the tensor and everything that shares its storage
 /// Throws  kLogic when it begins elsewhere
 at::Tensor view(void* data, at::IntArrayRef sizes, DType dtype);
-/// Of int64 and fp64, begun anywhere: tokens, targets, a loss. No sum goes over them.
+/// All of them become zero.
+void clear(std::span<std::byte> bytes);
+/// Of other types, begun anywhere: tokens, targets, a loss. No sum goes over them.
+at::Tensor view_int32(std::int32_t* data, at::IntArrayRef sizes);
 at::Tensor view_int64(std::int64_t* data, at::IntArrayRef sizes);
 at::Tensor view_fp64(double* data, at::IntArrayRef sizes);
 

@@ -27,6 +27,7 @@ void Batches::load(Tag tag, std::int64_t micro_batch, schedule::Batch into) cons
                      {into.tokens.subspan(at, seq), into.targets.subspan(at, seq),
                       into.positions.subspan(at, seq)});
   }
+  schedule::mark_documents(into, seq);
   into.program_targets = targets(tag);
 }
 

@@ -1,7 +1,7 @@
 /// The functions of the model as a run needs them: the seam to LibTorch. engine/compute has them;
 /// a test that does without LibTorch brings its own.
 ///
-/// Thread  measure(), run(): the compute stream's; the rest: when none of these runs
+/// Thread  run(): works of the compute stream; the rest: when none of these runs
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 #include "engine/base/units.h"
 #include "engine/schedule/setup.h"
 #include "engine/train/op_bytes.h"
+#include "gpu/stream.h"
 
 namespace sluice::train {
 
@@ -39,9 +40,9 @@ class Compute {
  public:
   virtual ~Compute() = default;
 
-  /// Each op that a run of this setup may have, on scratch memory outside every tier. Throws
-  /// kBudget when one needs more than the machine has.
-  virtual Measured measure() = 0;
+  /// Each op that a run of this setup may have, on the stream of compute and on scratch memory
+  /// outside every tier. Throws kBudget when one needs more than the machine has.
+  virtual Measured measure(gpu::Stream& stream) = 0;
   /// From now on ops take what they need from here; its last `side` bytes are for workers. The
   /// memory must outlive this.
   virtual void set_workspace(std::span<std::byte> memory, Bytes side) = 0;

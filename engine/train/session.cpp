@@ -218,8 +218,7 @@ Session::Session(const Job& job, Inputs inputs)
                       memory::host_limit(job_.tiers, machine)};
   plan::require_any_placement(setup_, limits, evaluation_batches());
   compute_ = job_.make_compute(setup_, numerics_);
-  Measured measured;
-  stream_.run([&] { measured = compute_->measure(); }).ticket().wait();
+  const Measured measured = compute_->measure(stream_);
   workspace_ = set_aside(measured.workspace);
   setup_.workspace = workspace_.main + workspace_.side;
   const auto minimum = plan::require_minimum(setup_, limits, evaluation_batches());

@@ -23,10 +23,10 @@ using tensor::Workspace;
 
 constexpr std::int64_t kSeq = 512;
 
-TEST(Documents, BeginAtPositionZeroAndWithEachRow) {
-  const std::vector<std::int64_t> positions{0, 1, 0, 0, 1, 5, 6, 0, 1, 2};
+TEST(Documents, LieBetweenTheirEnds) {
+  const std::vector<std::int32_t> ends{0, 2, 3, 5, 7, 10, 10, 10};
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> found;
-  for (const auto& [row, begin, tokens] : documents_in(positions, 5)) {
+  for (const auto& [row, begin, tokens] : documents_of(ends, 5)) {
     found.emplace_back(row, begin, tokens);
   }
   const decltype(found) expected{{0, 0, 2}, {0, 2, 1}, {0, 3, 2}, {1, 0, 2}, {1, 2, 3}};

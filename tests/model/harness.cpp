@@ -172,9 +172,13 @@ at::Tensor document_positions(std::int64_t batch, std::int64_t seq) {
 }
 
 Places places_of(const at::Tensor& positions) {
-  const std::span all(positions.const_data_ptr<std::int64_t>(),
-                      static_cast<std::size_t>(positions.numel()));
-  return {positions, {documents_in(all, positions.size(1)), {}}};
+  const auto* position = positions.const_data_ptr<std::int64_t>();
+  std::vector<std::int32_t> ends;
+  for (std::int32_t at = 0; at < positions.numel(); ++at) {
+    if (position[at] == 0 || at % positions.size(1) == 0) ends.push_back(at);
+  }
+  ends.push_back(static_cast<std::int32_t>(positions.numel()));
+  return {positions, {documents_of(ends, positions.size(1)), {}}};
 }
 
 at::Tensor random_tokens(at::IntArrayRef sizes, std::int64_t vocab, std::uint64_t seed) {

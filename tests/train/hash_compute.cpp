@@ -42,7 +42,7 @@ class HashCompute : public Compute {
  public:
   explicit HashCompute(const schedule::Setup& setup) : setup_(setup) {}
 
-  Measured measure() override { return {{.main = 4096, .side = 0, .spilled = 0}, {}}; }
+  Measured measure(gpu::Stream&) override { return {{.main = 4096, .side = 0, .spilled = 0}, {}}; }
   void set_workspace(std::span<std::byte>, Bytes) override {}
   WorkspaceUse peak() const override { return {.main = 4096, .side = 0, .spilled = 0}; }
 

@@ -57,7 +57,7 @@ class Numbers : public testing::Test {
     };
   }
 
-  /// Tokens, targets, positions, and the targets of the whole program.
+  /// Tokens, targets, positions, ends of documents, and the targets of the whole program.
   static std::vector<std::int64_t> batch_of(const data::Dataset& data,
                                             const std::vector<std::int64_t>& samples,
                                             std::int64_t micro_batches) {
@@ -74,6 +74,11 @@ class Numbers : public testing::Test {
     }
     tokens.insert(tokens.end(), targets.begin(), targets.end());
     tokens.insert(tokens.end(), positions.begin(), positions.end());
+    // Each sample is one document; two numbers of 32 bits in each of 64.
+    const auto pair = [](std::int64_t a, std::int64_t b) { return a | b << 32; };
+    for (std::int64_t i = 0; i <= kTokens; ++i) {
+      tokens.push_back(i == 0 ? pair(0, 13) : pair(kTokens, kTokens));
+    }
     tokens.push_back(micro_batches * kTokens);
     return tokens;
   }
