@@ -111,8 +111,8 @@ at::Tensor poisoned(at::IntArrayRef sizes, at::ScalarType dtype, Bytes past_page
   const Bytes elem = c10::elementSize(dtype);
   const std::int64_t n = c10::multiply_integers(sizes);
   const auto room = n + static_cast<std::int64_t>((kPage + past_page) / elem);
-  const at::Tensor flat =
-      at::full({room}, std::numeric_limits<double>::quiet_NaN(), at::TensorOptions(dtype));
+  const at::Tensor flat = at::full({room}, std::numeric_limits<double>::quiet_NaN(),
+                                   at::TensorOptions(dtype).device(device()));
   const auto begin = reinterpret_cast<std::uintptr_t>(flat.const_data_ptr());
   const Bytes skip = round_up(begin, kPage) - begin + past_page;
   return flat.narrow(0, static_cast<std::int64_t>(skip / elem), n).view(sizes);
@@ -145,7 +145,7 @@ reference::Weights BlockParams::for_reference() const {
 }
 
 at::Tensor number(double value) {
-  return at::full({}, value, at::TensorOptions(at::kDouble));
+  return at::full({}, value, at::TensorOptions(at::kDouble).device(device()));
 }
 
 at::Tensor unknown_number() {
@@ -154,11 +154,12 @@ at::Tensor unknown_number() {
 
 at::Tensor random(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t seed) {
   return at::randn(sizes, at::detail::createCPUGenerator(seed), at::TensorOptions(at::kDouble))
-      .to(dtype);
+      .to(dtype)
+      .to(device());
 }
 
 at::Tensor plain_positions(std::int64_t batch, std::int64_t seq) {
-  return at::arange(seq).expand({batch, seq}).contiguous();
+  return at::arange(seq).expand({batch, seq}).contiguous().to(device());
 }
 
 at::Tensor document_positions(std::int64_t batch, std::int64_t seq) {
@@ -172,14 +173,24 @@ at::Tensor document_positions(std::int64_t batch, std::int64_t seq) {
 }
 
 Places places_of(const at::Tensor& positions) {
-  const std::span all(positions.const_data_ptr<std::int64_t>(),
-                      static_cast<std::size_t>(positions.numel()));
-  return {positions, {documents_in(all, positions.size(1)), {}}};
+  const at::Tensor on_host = positions.cpu();
+  const std::span all(on_host.const_data_ptr<std::int64_t>(),
+                      static_cast<std::size_t>(on_host.numel()));
+  Places places{positions, {documents_in(all, positions.size(1)), {}}};
+  if (device().is_cpu()) return places;
+  at::Tensor ends = at::zeros({std::ssize(places.documents.all) + 1}, at::TensorOptions(at::kInt));
+  int i = 0;
+  for (const Document& document : places.documents.all) {
+    ends[++i] = document.row * positions.size(1) + document.begin + document.tokens;
+  }
+  places.documents.ends = ends.to(device());
+  return places;
 }
 
 at::Tensor random_tokens(at::IntArrayRef sizes, std::int64_t vocab, std::uint64_t seed) {
   return at::randint(0, vocab, sizes, at::detail::createCPUGenerator(seed),
-                     at::TensorOptions(at::kLong));
+                     at::TensorOptions(at::kLong))
+      .to(device());
 }
 
 double relative_error(const at::Tensor& a, const at::Tensor& b) {
@@ -189,8 +200,9 @@ double relative_error(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.nbytes() == b.nbytes() && a.is_contiguous() && b.is_contiguous() &&
-         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+  if (a.nbytes() != b.nbytes() || !a.is_contiguous() || !b.is_contiguous()) return false;
+  const at::Tensor here = a.cpu(), there = b.cpu();
+  return std::memcmp(here.const_data_ptr(), there.const_data_ptr(), a.nbytes()) == 0;
 }
 
 }  // namespace sluice::model
