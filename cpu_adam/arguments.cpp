@@ -110,7 +110,10 @@ Source source_at(const Gradient& gradient, std::size_t first) {
   if (const auto* f32 = std::get_if<std::span<const float>>(&gradient)) {
     return {f32->data() + first, Elem::kF32};
   }
-  return {std::get<std::span<const Bf16>>(gradient).data() + first, Elem::kBf16};
+  if (const auto* bf16 = std::get_if<std::span<const Bf16>>(&gradient)) {
+    return {bf16->data() + first, Elem::kBf16};
+  }
+  return {std::get<std::span<const Fp16>>(gradient).data() + first, Elem::kF16};
 }
 
 Sink sink_at(const Published& published, std::size_t first) {
@@ -119,6 +122,9 @@ Sink sink_at(const Published& published, std::size_t first) {
   }
   if (const auto* bf16 = std::get_if<std::span<Bf16>>(&published)) {
     return {bf16->data() + first, Elem::kBf16};
+  }
+  if (const auto* fp16 = std::get_if<std::span<Fp16>>(&published)) {
+    return {fp16->data() + first, Elem::kF16};
   }
   return {};
 }

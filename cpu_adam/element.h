@@ -34,12 +34,34 @@ struct Simd<Scalar> {
   SLUICE_DEVICE static F load(const Bf16Bits* p) {
     return __builtin_bit_cast(float, static_cast<std::uint32_t>(p->bits) << 16);
   }
+  SLUICE_DEVICE static F load(const Fp16Bits* p) {
+    const std::uint32_t sign = (p->bits & 0x8000U) << 16;
+    const std::uint32_t size = p->bits & 0x7fffU;
+    // With the exponent of a float it is 2^112 too small, exactly, subnormals too.
+    const float whole = __builtin_bit_cast(float, size << 13) * 0x1p112F;
+    auto wide = __builtin_bit_cast(std::uint32_t, whole);
+    if (size >= 0x7c00U) wide = (size << 13) | (size > 0x7c00U ? 0x7fc00000U : 0x7f800000U);
+    return __builtin_bit_cast(float, sign | wide);
+  }
   SLUICE_DEVICE static void store(float* p, F x) { *p = x; }
   SLUICE_DEVICE static void store(double* p, D x) { *p = x; }
   SLUICE_DEVICE static void store(Bf16Bits* p, F x) {
     const auto u = __builtin_bit_cast(std::uint32_t, x);
     const std::uint32_t rounded = u + 0x7fffU + ((u >> 16) & 1U);
     p->bits = static_cast<std::uint16_t>((x != x ? u | 0x400000U : rounded) >> 16);
+  }
+  // As to_fp16() in base/dtype.h.
+  SLUICE_DEVICE static void store(Fp16Bits* p, F x) {
+    const auto u = __builtin_bit_cast(std::uint32_t, x);
+    const std::uint32_t size = u & 0x7fffffffU;
+    std::uint32_t half = (size - (112U << 23) + 0xfffU + ((size >> 13) & 1U)) >> 13;
+    if (size < 0x38800000U) {
+      const float sum = __builtin_bit_cast(float, size) + 0.5F;
+      half = __builtin_bit_cast(std::uint32_t, sum) - 0x3f000000U;
+    }
+    if (size >= 0x47800000U) half = 0x7c00U;
+    if (size > 0x7f800000U) half = 0x7e00U | ((size >> 13) & 0x3ffU);
+    p->bits = static_cast<std::uint16_t>(((u >> 16) & 0x8000U) | half);
   }
   template <class T>
   static void stream(T* p, F x) {

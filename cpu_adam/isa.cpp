@@ -9,6 +9,10 @@
 #include "cpu_adam/kernel.h"
 #include "engine/base/error.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace sluice::cpu_adam {
 
 #if defined(__x86_64__)
@@ -24,8 +28,7 @@ namespace {
 
 template <class Arch>
 constexpr Kernels kTable = {&KernelsFor<Arch>::update, &KernelsFor<Arch>::sum_squares,
-                            &KernelsFor<Arch>::add, &KernelsFor<Arch>::widen,
-                            &KernelsFor<Arch>::round};
+                            &KernelsFor<Arch>::add, &KernelsFor<Arch>::convert};
 
 struct Rung {
   Isa isa;
@@ -33,13 +36,21 @@ struct Rung {
   bool available;
 };
 
+#if defined(__x86_64__)
+// By cpuid, for Clang 16 does not know it by name; its registers are those of AVX.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 // Best first. __builtin_cpu_supports also asks whether the operating system saves the registers.
 std::vector<Rung> find_ladder() {
   std::vector<Rung> ladder;
 #if defined(__x86_64__)
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   ladder.push_back({Isa::kAvx512, &kTable<xsimd::avx512bw>, avx512});
   ladder.push_back({Isa::kAvx2, &kTable<xsimd::fma3<xsimd::avx2>>, avx2});
   ladder.push_back({Isa::kSse2, &kTable<xsimd::sse2>, true});

@@ -10,10 +10,13 @@
 
 namespace sluice::cpu_adam {
 
-enum class Elem : std::uint8_t { kNone, kF32, kBf16 };
+enum class Elem : std::uint8_t { kNone, kF32, kBf16, kF16 };
 
-/// What base/dtype.h's Bf16 holds.
+/// What base/dtype.h's Bf16 and Fp16 hold.
 struct Bf16Bits {
+  std::uint16_t bits;
+};
+struct Fp16Bits {
   std::uint16_t bits;
 };
 /// Where nothing is written.
@@ -63,8 +66,8 @@ struct Kernels {
   double (*sum_squares)(Source, std::size_t count) noexcept;
   /// out = a + b; out may be a or b.
   void (*add)(float* out, Source a, Source b, std::size_t count) noexcept;
-  void (*widen)(float* out, Source in, std::size_t count) noexcept;
-  void (*round)(Sink out, const float* in, std::size_t count) noexcept;
+  /// One of the two is fp32.
+  void (*convert)(Sink out, Source in, std::size_t count) noexcept;
 };
 
 /// Defined in kernel_body.h, instantiated once per instruction set.
@@ -73,8 +76,7 @@ struct KernelsFor {
   static void update(const UpdateArgs& a) noexcept;
   static double sum_squares(Source in, std::size_t count) noexcept;
   static void add(float* out, Source a, Source b, std::size_t count) noexcept;
-  static void widen(float* out, Source in, std::size_t count) noexcept;
-  static void round(Sink out, const float* in, std::size_t count) noexcept;
+  static void convert(Sink out, Source in, std::size_t count) noexcept;
 };
 
 /// Calls a function with a pointer to what a source or a sink holds.
@@ -83,6 +85,7 @@ struct Typed {
   template <class F>
   static auto read(Source in, F f) {
     if (in.type == Elem::kBf16) return f(static_cast<const Bf16Bits*>(in.data));
+    if (in.type == Elem::kF16) return f(static_cast<const Fp16Bits*>(in.data));
     return f(static_cast<const float*>(in.data));
   }
   template <class F>
@@ -94,6 +97,8 @@ struct Typed {
         return f(static_cast<float*>(out.data));
       case Elem::kBf16:
         return f(static_cast<Bf16Bits*>(out.data));
+      case Elem::kF16:
+        return f(static_cast<Fp16Bits*>(out.data));
     }
   }
 };

@@ -168,13 +168,14 @@ void KernelsFor<Arch>::add(float* out, Source a, Source b, std::size_t count) no
 }
 
 template <class Arch>
-void KernelsFor<Arch>::widen(float* out, Source in, std::size_t count) noexcept {
-  Typed<Arch>::read(in, [&](const auto* values) { Loops<Arch>::convert(out, values, count); });
-}
-
-template <class Arch>
-void KernelsFor<Arch>::round(Sink out, const float* in, std::size_t count) noexcept {
-  Typed<Arch>::write(out, [&](auto* values) { Loops<Arch>::convert(values, in, count); });
+void KernelsFor<Arch>::convert(Sink out, Source in, std::size_t count) noexcept {
+  if (out.type == Elem::kF32) {
+    auto* wide = static_cast<float*>(out.data);
+    Typed<Arch>::read(in, [&](const auto* values) { Loops<Arch>::convert(wide, values, count); });
+  } else {
+    const auto* wide = static_cast<const float*>(in.data);
+    Typed<Arch>::write(out, [&](auto* values) { Loops<Arch>::convert(values, wide, count); });
+  }
 }
 
 }  // namespace sluice::cpu_adam

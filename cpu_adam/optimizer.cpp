@@ -89,7 +89,8 @@ void Optimizer::accumulate(std::span<float> sum, Gradient contribution) const {
 void Optimizer::assign(std::span<float> sum, Gradient contribution) const {
   check_assign(sum, contribution);
   parts_->workers.for_grains(sum.size(), [&](std::size_t first, std::size_t last) {
-    parts_->kernels.widen(sum.data() + first, source_at(contribution, first), last - first);
+    parts_->kernels.convert({sum.data() + first, Elem::kF32}, source_at(contribution, first),
+                            last - first);
   });
 }
 
@@ -104,7 +105,7 @@ void Optimizer::publish(Published out, std::span<const float> master) const {
   if (std::holds_alternative<std::monostate>(out)) return;
   check_publish(out, master);
   parts_->workers.for_grains(master.size(), [&](std::size_t first, std::size_t last) {
-    parts_->kernels.round(sink_at(out, first), master.data() + first, last - first);
+    parts_->kernels.convert(sink_at(out, first), {master.data() + first, Elem::kF32}, last - first);
   });
 }
 

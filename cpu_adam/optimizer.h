@@ -16,7 +16,7 @@
 ///     v      = fma(c2 * g, g, beta2 * v)
 ///     ratio  = m / fma(sqrt(v), scale2, eps)
 ///     master = master - fma(step, ratio, decay * master)        (the old master on the right)
-///     published = master, or its bf16 rounded to nearest even
+///     published = master, or its bf16 or fp16 rounded to nearest even
 ///
 /// Finite inputs give the same bits everywhere. Where something is NaN the result is NaN
 /// everywhere, but its sign and payload are the machine's.
@@ -66,10 +66,10 @@ struct State {
   std::span<float> v;
 };
 
-using Gradient = std::variant<std::span<const float>, std::span<const Bf16>>;
+using Gradient = std::variant<std::span<const float>, std::span<const Bf16>, std::span<const Fp16>>;
 
 /// Weights for compute, or nothing.
-using Published = std::variant<std::monostate, std::span<float>, std::span<Bf16>>;
+using Published = std::variant<std::monostate, std::span<float>, std::span<Bf16>, std::span<Fp16>>;
 
 /// Spans may have any length and any natural alignment. Streaming stores need master, m, v and the
 /// published copy on 64-byte lines, and quietly become cached ones elsewhere.

@@ -1,7 +1,8 @@
-/// One vector of floats on one instruction set: xsimd plus the four things that xsimd 8.1 lacks.
+/// One vector of floats on one instruction set: xsimd plus the things that xsimd 8.1 lacks.
 ///
 /// fma          xsimd's is multiply-then-add on AVX-512 and plain AVX2; ours rounds once everywhere
 /// bf16         loads and stores of the upper halves, rounded to nearest even
+/// fp16         loads and stores of IEEE halves, as to_float() and to_fp16() in base/dtype.h
 /// stream       stores past the caches (aligned to the vector)
 /// add_squares  squares of float lanes added to double lanes; exact products, so fma adds nothing
 ///
@@ -41,6 +42,27 @@ struct Batch {
     const F quiet = xsimd::bitwise_cast<F>(u | I(0x400000));
     return xsimd::bitwise_cast<I>(xsimd::select(xsimd::isnan(x), quiet, rounded)) >> 16;
   }
+
+  // Where no instruction does it; as in Simd<Scalar>. `half` has zeros in the upper half of a lane.
+  static F widen_fp16(I half) {
+    const I size = half & I(0x7fff);
+    const I finite = xsimd::bitwise_cast<I>(xsimd::bitwise_cast<F>(size << 13) * F(0x1p112F));
+    const I quiet = xsimd::select(size > I(0x7c00), I(0x400000), I(0));
+    const I wide = xsimd::select(size >= I(0x7c00), (size << 13) | I(0x7f800000) | quiet, finite);
+    return xsimd::bitwise_cast<F>(((half & I(0x8000)) << 16) | wide);
+  }
+  // The sign of the half spread over the upper one.
+  static I round_fp16(F x) {
+    const I u = xsimd::bitwise_cast<I>(x);
+    const I size = u & I(0x7fffffff);
+    const I normal = (size + I(0xfff - (112 << 23)) + ((size >> 13) & I(1))) >> 13;
+    const I small = xsimd::bitwise_cast<I>(xsimd::bitwise_cast<F>(size) + F(0.5F)) - I(0x3f000000);
+    const I nan = I(0x7e00) | ((size >> 13) & I(0x3ff));
+    I half = xsimd::select(size < I(0x38800000), small, normal);
+    half = xsimd::select(size >= I(0x47800000), I(0x7c00), half);
+    half = xsimd::select(size > I(0x7f800000), nan, half);
+    return ((u >> 16) & I(~0x7fff)) | half;
+  }
 };
 
 #if XSIMD_WITH_AVX512BW
@@ -53,13 +75,25 @@ struct Simd<xsimd::avx512bw> : Batch<xsimd::avx512bw> {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
   }
-  static __m256i narrow(F x) { return _mm512_cvtepi32_epi16(round_bf16(x)); }
-  static void store(Bf16Bits* p, F x) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(x));
+  static F load(const Fp16Bits* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  template <class T>
+  static __m256i narrow(F x) {
+    if constexpr (__is_same(T, Bf16Bits)) {
+      return _mm512_cvtepi32_epi16(round_bf16(x));
+    } else {
+      return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
+    }
+  }
+  template <class T>
+  static void store(T* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow<T>(x));
   }
   static void stream(float* p, F x) { _mm512_stream_ps(p, x); }
-  static void stream(Bf16Bits* p, F x) {
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), narrow(x));
+  template <class T>
+  static void stream(T* p, F x) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), narrow<T>(x));
   }
   static void fence() { _mm_sfence(); }
   static void add_squares(D* sums, F x) {
@@ -81,16 +115,26 @@ struct Simd<xsimd::fma3<xsimd::avx2>> : Batch<xsimd::fma3<xsimd::avx2>> {
     const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
   }
-  static __m128i narrow(F x) {
-    const I r = round_bf16(x);
-    return _mm_packs_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
+  static F load(const Fp16Bits* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
-  static void store(Bf16Bits* p, F x) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow(x));
+  template <class T>
+  static __m128i narrow(F x) {
+    if constexpr (__is_same(T, Bf16Bits)) {
+      const I r = round_bf16(x);
+      return _mm_packs_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
+    } else {
+      return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
+    }
+  }
+  template <class T>
+  static void store(T* p, F x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow<T>(x));
   }
   static void stream(float* p, F x) { _mm256_stream_ps(p, x); }
-  static void stream(Bf16Bits* p, F x) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(p), narrow(x));
+  template <class T>
+  static void stream(T* p, F x) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(p), narrow<T>(x));
   }
   static void fence() { _mm_sfence(); }
   static void add_squares(D* sums, F x) {
@@ -120,12 +164,20 @@ struct Simd<xsimd::sse2> : Batch<xsimd::sse2> {
     const __m128i half = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
     return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), half));
   }
-  static void store(Bf16Bits* p, F x) {
-    const I r = round_bf16(x);
+  static F load(const Fp16Bits* p) {
+    const __m128i half = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    return widen_fp16(_mm_unpacklo_epi16(half, _mm_setzero_si128()));
+  }
+  template <class T>
+  static void store(T* p, F x) {
+    const I r = __is_same(T, Bf16Bits) ? round_bf16(x) : round_fp16(x);
     _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi32(r, r));
   }
   static void stream(float* p, F x) { _mm_stream_ps(p, x); }
-  static void stream(Bf16Bits* p, F x) { store(p, x); }  // no 8-byte one from SSE registers
+  template <class T>
+  static void stream(T* p, F x) {  // no 8-byte one from SSE registers
+    store(p, x);
+  }
   static void fence() { _mm_sfence(); }
   static void add_squares(D* sums, F x) {
     const D low = _mm_cvtps_pd(x);
@@ -145,12 +197,19 @@ struct Simd<xsimd::neon64> : Batch<xsimd::neon64> {
   static F load(const Bf16Bits* p) {
     return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(&p->bits), 16));
   }
-  static void store(Bf16Bits* p, F x) {
-    vst1_u16(&p->bits, vreinterpret_u16_s16(vmovn_s32(round_bf16(x))));
+  static F load(const Fp16Bits* p) {
+    return widen_fp16(vreinterpretq_s32_u32(vmovl_u16(vld1_u16(&p->bits))));
+  }
+  template <class T>
+  static void store(T* p, F x) {
+    const I r = __is_same(T, Bf16Bits) ? round_bf16(x) : round_fp16(x);
+    vst1_u16(&p->bits, vreinterpret_u16_s16(vmovn_s32(r)));
   }
   // C has no intrinsic for STNP, and its hint is often ignored.
-  static void stream(float* p, F x) { store(p, x); }
-  static void stream(Bf16Bits* p, F x) { store(p, x); }
+  template <class T>
+  static void stream(T* p, F x) {
+    store(p, x);
+  }
   static void fence() {}
   static void add_squares(D* sums, F x) {
     const D low = vcvt_f64_f32(vget_low_f32(x));

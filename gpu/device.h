@@ -16,4 +16,9 @@ struct Device {
 /// Throws  kDevice when it cannot be reached
 Device device();
 
+/// What nobody has taken of its memory, this process or another.
+///
+/// Throws  kDevice when it cannot be reached
+Bytes free_memory();
+
 }  // namespace sluice::gpu

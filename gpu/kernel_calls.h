@@ -21,7 +21,7 @@ namespace sluice::gpu {
 template <class Launch>
 class KernelCalls {
  public:
-  explicit KernelCalls(Launch launch) : launch_(launch) {}
+  constexpr explicit KernelCalls(Launch launch) : launch_(launch) {}
 
   void update(const cpu_adam::Hyper& hyper, cpu_adam::State state, cpu_adam::Gradient gradient,
               cpu_adam::Published published) const {

@@ -143,10 +143,15 @@ struct GrainNorms {
   SLUICE_DEVICE double lane(std::size_t thread) const {
     const std::size_t begin = thread / Lanes::kCount * grain;
     const std::size_t end = begin + grain < count ? begin + grain : count;
+    constexpr std::size_t kAhead = 8;  // loads under way at once
     double sum = 0;
-    for (std::size_t i = begin + thread % Lanes::kCount; i < end; i += Lanes::kCount) {
-      One::add_squares(&sum, One::load(in + i));
+    std::size_t i = begin + thread % Lanes::kCount;
+    for (; i + (kAhead - 1) * Lanes::kCount < end; i += kAhead * Lanes::kCount) {
+      float x[kAhead];
+      for (std::size_t k = 0; k < kAhead; ++k) x[k] = One::load(in + i + k * Lanes::kCount);
+      for (const float value : x) One::add_squares(&sum, value);
     }
+    for (; i < end; i += Lanes::kCount) One::add_squares(&sum, One::load(in + i));
     return sum;
   }
   /// The second, when all lanes of the grain are in `lanes`: its first thread adds them up.

@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "gpu/backend_memory.h"
+#include "gpu/device.h"
 
 namespace sluice::gpu {
 
@@ -68,8 +69,10 @@ DeviceBlock DeviceHeap::allocate(Bytes n) {
     ledger_->release(n);
     throw Error(Errc::kBudget,
                 fmt::format("gpu: asked {}, within the budget of {} ({} in use), but the device "
-                            "has no more memory; lower tiers.gpu.limit or free the device",
-                            format_bytes(n), format_bytes(budget()), format_bytes(used())));
+                            "has {} free of {}; lower tiers.gpu.limit, or end what else uses the "
+                            "device",
+                            format_bytes(n), format_bytes(budget()), format_bytes(used()),
+                            format_bytes(free_memory()), format_bytes(device().memory)));
   }
   return {ledger_, data, n};
 }

@@ -59,8 +59,16 @@ class DeviceHeap {
   std::shared_ptr<DeviceBlock::Ledger> ledger_;  // knows the reach
 };
 
+/// The most host memory that this process lets the device pin; slabs beyond it are plain memory,
+/// and that is said once. Without a call: as much as the system allows. A device that computes in
+/// host memory pins none.
+///
+/// Thread  any; holds for slabs that are made later
+void set_pinned_limit(Bytes limit);
+
 /// Host memory that copies to and from the device run from at full speed, begun on a multiple of
-/// kAlignment. Slow to make: take large ones, rarely.
+/// kAlignment. Slow to make: take large ones, rarely. Where the system refuses to pin it, a warning
+/// says so once, and it is plain memory: copies from it are slower.
 ///
 /// Owns    the memory. Streams do not hold it: drop it after their events are done
 class PinnedSlab {

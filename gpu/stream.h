@@ -21,15 +21,24 @@ class Event {
 
   bool done() const;
   /// What a host thread waits on. Carries the error of the stream at this point, if it has one,
-  /// and says when the stream reached the copy or work.
+  /// and says when the stream reached the copy or work, and when that ended: within the time of a
+  /// thread's wake-up, if the device counts time by itself.
   Ticket ticket() const;
 
  private:
   friend class Stream;
+  friend double seconds_between(const Event&, const Event&);
   struct State;
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
 };
+
+/// From `begin` to `end` by the device's own clock: from where the device got to the one until it
+/// got to the other. Both have been reached, and are not empty. What is to be measured stands
+/// between two record()s: an event of the work before may have been reached long ago.
+///
+/// Throws  kLogic when one of them was not reached, or is empty; kDevice
+double seconds_between(const Event& begin, const Event& end);
 
 /// Work that the device does in the order in which it was enqueued. Streams run beside each other.
 ///
@@ -61,7 +70,7 @@ class Stream {
   /// event.
   Event run(std::function<void()> work);
 
-  /// Everything enqueued so far.
+  /// Everything enqueued so far, and not before the call.
   Event record();
 
   /// What is enqueued from now on starts after `e`; the caller goes on. Events exist only once they

@@ -26,6 +26,9 @@ schedule::GradDType grad_dtype_of(std::optional<DType> dtype) {
       return schedule::GradDType::kF32;
     case DType::kBf16:
       return schedule::GradDType::kAuto;
+    case DType::kF16:
+      throw Error(Errc::kConfig,
+                  "precision.grad_dtype: fp16 is not built; write fp32, bf16 or auto");
   }
   throw Error(Errc::kLogic, "a gradient of an unknown type");
 }

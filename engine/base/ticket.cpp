@@ -36,6 +36,7 @@ std::exception_ptr Ticket::run_work(State& state, std::exception_ptr error) noex
     }
     state.work = nullptr;
     state.error = std::move(error);
+    state.ended = now_ns();
     state.done.store(true, std::memory_order_release);
   });
   return state.error;
@@ -49,6 +50,13 @@ Nanos Ticket::began() const noexcept {
     if (began != 0 && (first == 0 || began < first)) first = began;
   }
   return first;
+}
+
+Nanos Ticket::ended() const noexcept {
+  if (!state_ || !done()) return 0;
+  Nanos last = state_->ended;
+  for (const Ticket& ticket : state_->all) last = std::max(last, ticket.ended());
+  return last;
 }
 
 Ticket Ticket::then(std::function<void()> work) const {
@@ -81,14 +89,15 @@ TicketSource::~TicketSource() {
   }
 }
 
-void TicketSource::finish() noexcept {
-  fail(nullptr);
+void TicketSource::finish(Nanos at) noexcept {
+  fail(nullptr, at);
 }
 
-void TicketSource::fail(std::exception_ptr error) noexcept {
+void TicketSource::fail(std::exception_ptr error, Nanos at) noexcept {
   const auto state = std::exchange(state_, nullptr);
   if (!state) return;
   state->error = std::move(error);
+  state->ended = at;
   state->keep.reset();
   state->done.store(true, std::memory_order_release);
   state->done.notify_all();

@@ -29,6 +29,8 @@ class Ticket {
   std::exception_ptr wait_error() const noexcept;
   /// When the work began, by its own account; 0 until it is done, and when nobody said.
   Nanos began() const noexcept;
+  /// When the work ended, likewise; 0 until it is done.
+  Nanos ended() const noexcept;
 
   /// Done when this is and `work` has run after it, on the thread that waits first: somebody must.
   /// It is not run when this fails. Its error is the ticket's.
@@ -41,7 +43,8 @@ class Ticket {
   friend class TicketSource;
   struct State {
     std::atomic<bool> done{false};
-    Nanos began = 0;  // written before done, as the error
+    Nanos began = 0;  // written before done, as the end and the error
+    Nanos ended = 0;
     std::exception_ptr error;
     std::shared_ptr<void> keep;  // dropped when done
     std::vector<Ticket> all;     // instead of everything above, but for what then() needs:
@@ -64,10 +67,11 @@ class TicketSource {
   ~TicketSource();
 
   Ticket ticket() const { return Ticket(state_); }
-  /// The work begins now: for work that waits in a queue first. At most once, before the end.
-  void begin() noexcept { state_->began = now_ns(); }
-  void finish() noexcept;
-  void fail(std::exception_ptr error) noexcept;
+  /// The work began: for work that waits in a queue first. At most once, before the end. Times are
+  /// given by those who hear of it later than it was.
+  void begin(Nanos at = now_ns()) noexcept { state_->began = at; }
+  void finish(Nanos at = now_ns()) noexcept;
+  void fail(std::exception_ptr error, Nanos at = now_ns()) noexcept;
 
  private:
   std::shared_ptr<Ticket::State> state_;  // null once finished

@@ -38,6 +38,8 @@ const char* name_in_config(DType dtype) {
       return "float32";
     case DType::kBf16:
       return "bfloat16";
+    case DType::kF16:
+      return "float16";
   }
   return "";
 }

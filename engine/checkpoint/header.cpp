@@ -119,6 +119,8 @@ std::string_view dtype_name(DType dtype) {
       return "F32";
     case DType::kBf16:
       return "BF16";
+    case DType::kF16:
+      return "F16";
   }
   return {};
 }

@@ -31,7 +31,7 @@ struct Entry {
   std::uint64_t numel() const;
 };
 
-/// "F32" or "BF16".
+/// "F32", "BF16" or "F16".
 std::string_view dtype_name(DType dtype);
 
 /// The entries in the order of their data. `data_bytes` is what the file holds after the header;

@@ -178,10 +178,16 @@ void Writer::round_to(std::byte* out, std::span<const float> values) const {
   each_(values.size(), [&](std::size_t begin, std::size_t end) {
     const auto part = values.subspan(begin, end - begin);
     std::byte* const to = out + begin * size_of(dtype_);
-    if (dtype_ == DType::kF32) {
-      std::memcpy(to, part.data(), part.size_bytes());
-    } else {
-      std::ranges::transform(part, reinterpret_cast<Bf16*>(to), to_bf16);
+    switch (dtype_) {
+      case DType::kF32:
+        std::memcpy(to, part.data(), part.size_bytes());
+        break;
+      case DType::kBf16:
+        std::ranges::transform(part, reinterpret_cast<Bf16*>(to), to_bf16);
+        break;
+      case DType::kF16:
+        std::ranges::transform(part, reinterpret_cast<Fp16*>(to), to_fp16);
+        break;
     }
   });
 }

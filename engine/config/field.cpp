@@ -218,16 +218,15 @@ std::vector<Field> placement_fields() {
           "Where the weights live between uses: none is the device, auto is cpu",
           &C::zero_optimization, &Z::offload_param),
       key("zero_optimization.offload_gradient.device",
-          named({GradientHome::kCpu, GradientHome::kNone}, GradientHome::kCpu),
+          or_auto(named<GradientHome>({GradientHome::kCpu, GradientHome::kNone})),
           "Where the gradients live until the optimizer takes them: none is the device, auto is "
-          "cpu",
+          "where the optimizer works",
           &C::zero_optimization, &Z::offload_gradient),
       key("zero_optimization.offload_optimizer.device",
           named({OptimizerHome::kCpu, OptimizerHome::kNone, OptimizerHome::kNvme},
                 OptimizerHome::kCpu),
-          "Where the optimizer's weights and moments live between steps, and who updates them: "
-          "none "
-          "is the device, auto is cpu",
+          "Where the optimizer's weights and moments live between steps: none is the device, which "
+          "then updates them, auto is cpu",
           &C::zero_optimization, &Z::offload_optimizer),
       key("zero_optimization.offload_activation.device",
           named({ActivationHome::kNone, ActivationHome::kCpu, ActivationHome::kNvme},

@@ -102,7 +102,15 @@ Kind<T> choice(std::vector<std::pair<std::string, T>> labels) {
   return {takes, {{"enum", allowed}}, read, write};
 }
 
-/// One of these, by the names that their room gives them (name_of), or auto.
+/// One of these, by the names that their room gives them (name_of).
+template <class T>
+Kind<T> named(const std::vector<T>& all) {
+  std::vector<std::pair<std::string, T>> labels;
+  for (const T each : all) labels.emplace_back(name_of(each), each);
+  return choice(std::move(labels));
+}
+
+/// The same, or auto, which is one of them.
 template <class T>
 Kind<T> named(const std::vector<T>& all, T when_auto) {
   std::vector<std::pair<std::string, T>> labels;

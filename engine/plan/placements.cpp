@@ -106,7 +106,7 @@ std::vector<std::string> settings(const schedule::Options& from, const schedule:
     lines.push_back(fmt::format("zero_optimization.{}.device: {}", name, schedule::name_of(b)));
   };
   differ("offload_param", from.offload_param, to.offload_param);
-  differ("offload_gradient", from.offload_gradient, to.offload_gradient);
+  differ("offload_gradient", *from.offload_gradient, *to.offload_gradient);
   differ("offload_optimizer", from.offload_optimizer, to.offload_optimizer);
   differ("offload_activation", from.offload_activation, to.offload_activation);
   if (from.recompute != to.recompute) lines.emplace_back("activation_checkpointing.policy: auto");

@@ -68,7 +68,8 @@ enum class Recompute : std::uint8_t {
 
 struct Options {
   ParamHome offload_param = ParamHome::kCpu;
-  GradientHome offload_gradient = GradientHome::kCpu;
+  /// nullopt = auto: where the optimizer works.
+  std::optional<GradientHome> offload_gradient = std::nullopt;
   OptimizerHome offload_optimizer = OptimizerHome::kCpu;
   ActivationHome offload_activation = ActivationHome::kNone;
   Recompute recompute = Recompute::kAuto;

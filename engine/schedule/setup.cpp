@@ -17,6 +17,10 @@ std::uint64_t Setup::chunk_count() const {
 Setup make_setup(shape::Model model, const Options& homes) {
   Setup setup;
   setup.homes = homes;
+  if (!homes.offload_gradient) {
+    setup.homes.offload_gradient =
+        setup.updates_on_device() ? GradientHome::kNone : GradientHome::kCpu;
+  }
   const std::uint64_t chunk_elems = zero::chunk_elems(homes.sub_group_size);
   const std::uint64_t chunks = model.parameters() / chunk_elems;
   SLUICE_CHECK(

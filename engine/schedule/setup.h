@@ -29,7 +29,7 @@ struct Setup {
   std::vector<zero::Layout> layouts;             ///< by segment
   std::vector<std::vector<zero::Chunk>> chunks;  ///< by segment
   std::vector<int> uses;                         ///< by segment: how many blocks name it
-  Options homes;
+  Options homes;  ///< of make_setup: nothing is auto any more but sub_group_size
   Sharing sharing = Sharing::kSeparate;
   DType compute = DType::kF32;
   GradDType grad_dtype = GradDType::kAuto;

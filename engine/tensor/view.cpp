@@ -14,6 +14,8 @@ at::ScalarType scalar_type(DType dtype) {
       return at::kFloat;
     case DType::kBf16:
       return at::kBFloat16;
+    case DType::kF16:
+      return at::kHalf;
   }
   throw Error(Errc::kLogic, "no such dtype");
 }

@@ -21,6 +21,8 @@ cpu_adam::Gradient values_of(OpBytes::Bytes bytes, DType dtype) {
       return OpBytes::as<const float>(bytes);
     case DType::kBf16:
       return OpBytes::as<const Bf16>(bytes);
+    case DType::kF16:
+      return OpBytes::as<const Fp16>(bytes);
   }
   throw Error(Errc::kLogic, "a gradient of no dtype");
 }
@@ -60,6 +62,8 @@ cpu_adam::Published fresh_of(const OpBytes& op, DType dtype, std::uint64_t first
       return op.values<float>(Operand::kFresh).subspan(first, elems);
     case DType::kBf16:
       return op.values<Bf16>(Operand::kFresh).subspan(first, elems);
+    case DType::kF16:
+      return op.values<Fp16>(Operand::kFresh).subspan(first, elems);
   }
   throw Error(Errc::kLogic, "weights of no dtype");
 }

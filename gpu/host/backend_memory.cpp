@@ -10,6 +10,7 @@
 
 #include "engine/base/pages.h"
 #include "gpu/local.h"
+#include "gpu/memory.h"
 
 namespace sluice::gpu {
 namespace {
@@ -69,6 +70,8 @@ Hidden& hidden() {
 std::byte* local(std::byte* address) {
   return hidden().local(address);
 }
+
+void set_pinned_limit(Bytes) {}
 
 namespace backend {
 

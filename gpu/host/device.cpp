@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "engine/base/error.h"
+#include "engine/base/host_memory.h"
 #include "engine/base/machine.h"
 
 namespace sluice::gpu {
@@ -14,6 +15,10 @@ Device device() {
   return {.name = cpu_model().value_or("processor"),  // not every architecture gives its name
           .memory = static_cast<Bytes>(pages) * static_cast<Bytes>(page),
           .unified = true};
+}
+
+Bytes free_memory() {
+  return host_memory().available;
 }
 
 }  // namespace sluice::gpu

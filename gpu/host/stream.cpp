@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <condition_variable>
-#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -15,6 +14,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/threads.h"
+#include "gpu/backend_stream.h"
 #include "gpu/local.h"
 
 namespace sluice::gpu {
@@ -31,6 +31,11 @@ Ticket Event::ticket() const {
   return state_ ? state_->ticket : Ticket();
 }
 
+double seconds_between(const Event& begin, const Event& end) {
+  backend::check_reached(begin, end);
+  return to_seconds(end.ticket().ended() - begin.ticket().ended());
+}
+
 namespace {
 
 /// One thing to do: first wait, then work; either may be empty.
@@ -39,12 +44,6 @@ struct Item {
   std::function<void()> work;
   TicketSource done;
 };
-
-bool overlap(const void* a, const void* b, Bytes n) {
-  const auto x = reinterpret_cast<std::uintptr_t>(a);
-  const auto y = reinterpret_cast<std::uintptr_t>(b);
-  return (x < y ? y - x : x - y) < n;
-}
 
 }  // namespace
 
@@ -72,7 +71,6 @@ struct Stream::State {
     {
       const std::lock_guard lock(mutex);
       queue.push_back({std::move(after), std::move(work), std::move(done)});
-      last = event;
     }
     changed.notify_one();
     return event;
@@ -113,7 +111,6 @@ struct Stream::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Item> queue;
-  std::shared_ptr<Event::State> last;  // the event of the newest item, null before the first
   bool closing = false;
   std::thread worker;
 };
@@ -123,9 +120,7 @@ Stream::Stream(Stream&&) noexcept = default;
 Stream::~Stream() = default;
 
 Event Stream::copy(void* dst, const void* src, Bytes n) {
-  SLUICE_CHECK(!overlap(dst, src, n), kLogic,
-               fmt::format("copy of {} bytes on {} from {} onto itself at {}", n, state_->lane, src,
-                           fmt::ptr(dst)));
+  backend::check_copy(state_->lane, dst, src, n);
   if (n == 0) return record();
   auto* to = static_cast<std::byte*>(dst);
   auto* from = static_cast<std::byte*>(const_cast<void*>(src));
@@ -133,13 +128,12 @@ Event Stream::copy(void* dst, const void* src, Bytes n) {
 }
 
 Event Stream::run(std::function<void()> work) {
-  SLUICE_CHECK(work != nullptr, kLogic, fmt::format("{}: asked to run nothing", state_->lane));
+  backend::check_work(state_->lane, work);
   return Event(state_->enqueue({}, std::move(work)));
 }
 
 Event Stream::record() {
-  const std::lock_guard lock(state_->mutex);
-  return Event(state_->last);
+  return Event(state_->enqueue({}, nullptr));
 }
 
 void Stream::wait(const Event& e) {

@@ -100,6 +100,28 @@ TEST(Ticket, SaysWhenTheWorkBeganOnceItIsDone) {
   EXPECT_EQ(Ticket().began(), 0);
 }
 
+TEST(Ticket, SaysWhenTheWorkEnded) {
+  TicketSource first;
+  TicketSource second;
+  const Ticket a = first.ticket();
+  const Ticket b = second.ticket();
+  const Ticket both = Ticket::all({a, b});
+  EXPECT_EQ(a.ended(), 0);
+  first.finish(100);
+  EXPECT_EQ(a.ended(), 100);
+  EXPECT_EQ(both.ended(), 0);
+  const Nanos before = now_ns();
+  second.fail(std::make_exception_ptr(Error(Errc::kIo, "an end too")));
+  EXPECT_GE(b.ended(), before);
+  EXPECT_LE(b.ended(), now_ns());
+  EXPECT_EQ(both.ended(), b.ended());
+  const Ticket later = a.then([] {});
+  EXPECT_EQ(later.ended(), 0);
+  later.wait();
+  EXPECT_GE(later.ended(), before);
+  EXPECT_EQ(Ticket().ended(), 0);
+}
+
 TEST(Ticket, ADroppedSourceFailsInsteadOfHanging) {
   std::optional<TicketSource> source(std::in_place);
   const Ticket ticket = source->ticket();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "engine/base/dtype.h"
@@ -58,6 +59,64 @@ TEST(Bf16, RoundsToNearestTiesToEven) {
   EXPECT_EQ(to_bf16(1.00390637F).bits, 0x3f81);  // just over the tie
   EXPECT_EQ(to_bf16(3.4e38F).bits, 0x7f80);      // overflows to infinity
   const float nan = to_float(to_bf16(std::bit_cast<float>(0x7f800001U)));
+  EXPECT_NE(nan, nan);
+}
+
+TEST(Fp16, RoundsToNearestTiesToEven) {
+  EXPECT_EQ(to_fp16(1.0F).bits, 0x3c00);
+  EXPECT_EQ(to_fp16(-2.0F).bits, 0xc000);
+  EXPECT_EQ(to_fp16(0x1.002p0F).bits, 0x3c00);     // tie, even below
+  EXPECT_EQ(to_fp16(0x1.006p0F).bits, 0x3c02);     // tie, even above
+  EXPECT_EQ(to_fp16(0x1.002002p0F).bits, 0x3c01);  // just over the tie
+  EXPECT_EQ(to_fp16(65504.0F).bits, 0x7bff);
+  EXPECT_EQ(to_fp16(65519.996F).bits, 0x7bff);
+  EXPECT_EQ(to_fp16(65520.0F).bits, 0x7c00);  // overflows to infinity
+  EXPECT_EQ(to_fp16(-3.4e38F).bits, 0xfc00);
+  EXPECT_EQ(to_fp16(0x1p-24F).bits, 0x0001);
+  EXPECT_EQ(to_fp16(0x1p-25F).bits, 0x0000);  // tie, even below
+  EXPECT_EQ(to_fp16(0x1.000002p-25F).bits, 0x0001);
+  EXPECT_EQ(to_fp16(-0x1.8p-24F).bits, 0x8002);      // tie, even above
+  EXPECT_EQ(to_fp16(0x1.ffcp-15F).bits, 0x0400);     // tie, to the smallest normal one
+  EXPECT_EQ(to_fp16(0x1.ffbffep-15F).bits, 0x03ff);  // just below it
+  EXPECT_EQ(to_fp16(0x1p-149F).bits, 0x0000);
+  EXPECT_EQ(to_fp16(-0.0F).bits, 0x8000);
+}
+
+/// What the standard says of the bits of a finite half.
+double value_of(std::uint32_t bits) {
+  const int exponent = static_cast<int>((bits >> 10) & 0x1fU);
+  const int fraction = static_cast<int>(bits & 0x3ffU);
+  const double size =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25);
+  return (bits & 0x8000U) != 0 ? -size : size;
+}
+
+TEST(Fp16, IsWhatItsBitsSayAndTakesAllThatIsNearest) {
+  for (std::uint32_t bits = 0; bits < 0x7bff; ++bits) {
+    for (const std::uint32_t sign : {0U, 0x8000U}) {
+      const std::uint32_t inner = sign | bits;
+      const float here = to_float(Fp16{static_cast<std::uint16_t>(inner)});
+      ASSERT_EQ(here, value_of(inner)) << inner;
+      const auto tie = static_cast<float>((value_of(inner) + value_of(inner + 1)) / 2);
+      ASSERT_EQ(to_fp16(tie).bits, inner + inner % 2) << inner;
+      ASSERT_EQ(to_fp16(std::nextafterf(tie, 0)).bits, inner);
+      ASSERT_EQ(to_fp16(std::nextafterf(tie, 2 * tie)).bits, inner + 1);
+    }
+  }
+}
+
+TEST(Fp16, ComesBackFromAFloatAsItWas) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const Fp16 half{static_cast<std::uint16_t>(bits)};
+    const float wide = to_float(half);
+    if ((bits & 0x7fffU) > 0x7c00U) {
+      EXPECT_NE(wide, wide);
+      EXPECT_EQ(to_fp16(wide).bits, bits | 0x200U) << "a quiet NaN with the same payload";
+    } else {
+      EXPECT_EQ(to_fp16(wide).bits, bits);
+    }
+  }
+  const float nan = to_float(to_fp16(std::bit_cast<float>(0x7f800001U)));
   EXPECT_NE(nan, nan);
 }
 

@@ -34,7 +34,15 @@ void write_all(Writer& writer, const shape::Model& model) {
 }
 
 float rounded(float value, DType dtype) {
-  return dtype == DType::kF32 ? value : to_float(to_bf16(value));
+  switch (dtype) {
+    case DType::kF32:
+      return value;
+    case DType::kBf16:
+      return to_float(to_bf16(value));
+    case DType::kF16:
+      return to_float(to_fp16(value));
+  }
+  return 0;
 }
 
 void expect_weights(const std::filesystem::path& folder, const shape::Model& model, DType dtype) {
@@ -81,6 +89,7 @@ TEST_P(WriterOf, PutsEveryElementWhereReadersLookForIt) {
 INSTANTIATE_TEST_SUITE_P(Models, WriterOf,
                          testing::Values(std::pair("gpt2", DType::kF32),
                                          std::pair("gpt2", DType::kBf16),
+                                         std::pair("gpt2", DType::kF16),
                                          std::pair("llama", DType::kF32),
                                          std::pair("llama", DType::kBf16)));
 

@@ -244,7 +244,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"GradientsOnNvmeAreNotBuilt",
              "zero_optimization: {offload_gradient: {device: nvme}}",
              "run.yaml:2:48 zero_optimization.offload_gradient.device: nvme: ",
-             {"cpu | none | auto"}},
+             {"auto | cpu | none"}},
         Case{"NullWhereAValueBelongs", "seed:", "run.yaml:2:1 seed: null: there is no value", {}},
         Case{"AutoWhereThereIsNone", "seed: auto", "run.yaml:2:7 seed: auto: not a number", {}},
         Case{"ListWhereOneValueBelongs", "seed: [1]", "run.yaml:2:7 seed: a list of 1: ", {}},

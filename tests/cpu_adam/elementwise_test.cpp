@@ -30,13 +30,11 @@ TEST_P(NormIsa, GivesTheBitsOfTheOracleForEveryTailAndAlignment) {
   for (std::size_t count = 0; count <= 49; ++count) {
     for (std::size_t offset : {0U, 1U, 7U}) {
       const Problem p(count, offset, static_cast<unsigned>(count));
-      std::vector<float> widened;
-      for (Bf16 x : p.gradient16.span()) widened.push_back(to_float(x));
-      std::vector<double> want32, want16;
-      if (count != 0) want32.push_back(oracle::sum_squares(p.gradient32.span()));
-      if (count != 0) want16.push_back(oracle::sum_squares(widened));
-      ASSERT_EQ(norms(adam, gradient_of(p, DType::kF32), count), want32) << count;
-      ASSERT_EQ(norms(adam, gradient_of(p, DType::kBf16), count), want16) << count;
+      for (const DType type : kTypes) {
+        std::vector<double> want;
+        if (count != 0) want.push_back(oracle::sum_squares(wide_gradient(p, type)));
+        ASSERT_EQ(norms(adam, gradient_of(p, type), count), want) << count << name_of(type);
+      }
     }
   }
 }
@@ -72,11 +70,16 @@ TEST_P(NormIsa, IsNotFiniteExactlyWhenAnElementIsNot) {
   for (std::size_t at : {std::size_t{0}, std::size_t{4095}, std::size_t{4100}, kCount - 1}) {
     for (float bad : {kInf, -kInf, kNaN, -kNaN}) {
       gradient[at] = bad;
-      std::vector<Bf16> rounded;
-      for (float x : gradient) rounded.push_back(to_bf16(std::isfinite(x) ? 1.0F : x));
+      std::vector<Bf16> brain;
+      std::vector<Fp16> half;
+      for (const float x : gradient) {
+        brain.push_back(to_bf16(std::isfinite(x) ? 1.0F : x));
+        half.push_back(to_fp16(std::isfinite(x) ? 1.0F : x));
+      }
       const std::vector<double> wide = norms(adam, std::span<const float>(gradient), kCount);
-      const std::vector<double> narrow = norms(adam, std::span<const Bf16>(rounded), kCount);
-      for (const std::vector<double>& partials : {wide, narrow}) {
+      const std::vector<double> of_bf16 = norms(adam, std::span<const Bf16>(brain), kCount);
+      const std::vector<double> of_fp16 = norms(adam, std::span<const Fp16>(half), kCount);
+      for (const std::vector<double>& partials : {wide, of_bf16, of_fp16}) {
         EXPECT_FALSE(std::isfinite(partials[at / kGrainElems])) << at;
         EXPECT_TRUE(std::isfinite(partials[1 - at / kGrainElems])) << at;
         EXPECT_FALSE(std::isfinite(norm_of(partials))) << at;
@@ -98,27 +101,37 @@ TEST_P(SumIsa, AssignsAccumulatesAndAddsLikeOneElementAtATime) {
       const Problem p(count, count % 5, static_cast<unsigned>(count));
       const Problem out(count, count % 3, 0);
       const std::span<float> sum = out.published32.span();
-      adam.assign(sum, gradient_of(p, DType::kBf16));
-      adam.accumulate(sum, gradient_of(p, DType::kF32));
-      adam.accumulate(sum, gradient_of(p, DType::kBf16));
-      std::vector<float> want, both;
-      for (std::size_t i = 0; i < count; ++i) {
-        const float g16 = to_float(p.gradient16.span()[i]);
-        want.push_back(g16 + p.gradient32.span()[i] + g16);
-        both.push_back(g16 + p.gradient32.span()[i]);
+      for (const DType a : kTypes) {
+        const std::vector<float> wide_a = wide_gradient(p, a);
+        adam.assign(sum, gradient_of(p, a));
+        ASSERT_EQ(bits_of(sum), bits_of(wide_a)) << count;
+        for (const DType b : kTypes) {
+          const std::vector<float> wide_b = wide_gradient(p, b);
+          std::vector<float> both, more;
+          for (std::size_t i = 0; i < count; ++i) {
+            both.push_back(wide_a[i] + wide_b[i]);
+            more.push_back(both[i] + wide_b[i]);
+          }
+          adam.add(sum, gradient_of(p, a), gradient_of(p, b));
+          ASSERT_EQ(bits_of(sum), bits_of(both)) << count;
+          adam.accumulate(sum, gradient_of(p, b));
+          ASSERT_EQ(bits_of(sum), bits_of(more)) << count;
+        }
       }
-      ASSERT_EQ(bits_of(sum), bits_of(want)) << count;
-      adam.add(sum, gradient_of(p, DType::kBf16), gradient_of(p, DType::kF32));
-      ASSERT_EQ(bits_of(sum), bits_of(both)) << count;
-      adam.add(sum, gradient_of(p, DType::kF32), gradient_of(p, DType::kBf16));
-      ASSERT_EQ(bits_of(sum), bits_of(both)) << count;
       adam.assign(sum, gradient_of(p, DType::kF32));
-      ASSERT_EQ(bits_of(sum), bits_of(p.gradient32.span())) << count;
       adam.add(sum, std::span<const float>(sum), std::span<const float>(sum));
       for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(sum[i], 2 * p.gradient32.span()[i]);
       ASSERT_TRUE(out.guards_hold());
     }
   }
+}
+
+template <class Half, class Round>
+void expect_published(const Optimizer& adam, const std::vector<float>& master, Round round) {
+  std::vector<Half> got(master.size()), want;
+  for (const float x : master) want.push_back(round(x));
+  adam.publish(std::span<Half>(got), master);
+  EXPECT_EQ(bits_of(got), bits_of(want));
 }
 
 TEST_P(SumIsa, PublishesEveryFloatRoundedAsTheBaseRoomRounds) {
@@ -129,10 +142,21 @@ TEST_P(SumIsa, PublishesEveryFloatRoundedAsTheBaseRoomRounds) {
       master.push_back(std::bit_cast<float>(high << 16 | low));
     }
   }
-  std::vector<Bf16> got(master.size()), want;
-  for (float x : master) want.push_back(to_bf16(x));
-  adam.publish(std::span<Bf16>(got), master);
-  EXPECT_EQ(bits_of(got), bits_of(want));
+  expect_published<Bf16>(adam, master, to_bf16);
+  for (std::uint32_t high = 0; high < 0x80000; ++high) {  // around each tie of a normal fp16
+    for (std::uint32_t low : {0x0fffU, 0x1000U, 0x1001U}) {
+      master.push_back(std::bit_cast<float>(high << 13 | low));
+    }
+  }
+  for (std::uint32_t units = 0; units < 0x400; ++units) {  // and of each subnormal one
+    const float tie = (static_cast<float>(units) + 0.5F) * 0x1p-24F;
+    const auto bits = std::bit_cast<std::uint32_t>(tie);
+    for (const std::uint32_t near : {bits - 1, bits, bits + 1}) {
+      master.push_back(std::bit_cast<float>(near));
+      master.push_back(-master.back());
+    }
+  }
+  expect_published<Fp16>(adam, master, to_fp16);
 
   std::vector<float> same(master.size());
   adam.publish(std::span<float>(same), master);
@@ -140,17 +164,23 @@ TEST_P(SumIsa, PublishesEveryFloatRoundedAsTheBaseRoomRounds) {
   adam.publish(std::monostate{}, master);
 }
 
-TEST_P(SumIsa, WidensEveryBf16Exactly) {
-  const Optimizer adam = optimizer(GetParam());
-  std::vector<Bf16> narrow;
+template <class Half>
+void expect_widened(const Optimizer& adam) {
+  std::vector<Half> narrow;
   std::vector<float> want;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     narrow.push_back({static_cast<std::uint16_t>(bits)});
     want.push_back(to_float(narrow.back()));
   }
   std::vector<float> got(narrow.size());
-  adam.assign(got, std::span<const Bf16>(narrow));
+  adam.assign(got, std::span<const Half>(narrow));
   EXPECT_EQ(bits_of(got), bits_of(want));
+}
+
+TEST_P(SumIsa, WidensEveryHalfExactly) {
+  const Optimizer adam = optimizer(GetParam());
+  expect_widened<Bf16>(adam);
+  expect_widened<Fp16>(adam);
 }
 
 }  // namespace

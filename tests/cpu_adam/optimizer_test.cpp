@@ -75,7 +75,7 @@ TEST(Optimizer, RefusesSpansOfUnequalLengthAndWritesNothing) {
   const Problem before = p;
   const State state = p.state();
   const Gradient gradient = gradient_of(p, DType::kF32);
-  const std::span<Bf16> copy = p.published16.span();
+  const std::span<Bf16> copy = p.published_bf16.span();
   const std::span<const float> short_gradient = p.gradient32.span().first(99);
   std::vector<double> partials(2);
   for (const Errc code : {
@@ -98,7 +98,7 @@ TEST(Optimizer, RefusesSpansOfUnequalLengthAndWritesNothing) {
   EXPECT_EQ(bits_of(p.master.span()), bits_of(before.master.span()));
   EXPECT_EQ(bits_of(p.m.span()), bits_of(before.m.span()));
   EXPECT_EQ(bits_of(p.v.span()), bits_of(before.v.span()));
-  EXPECT_EQ(bits_of(p.published16.span()), bits_of(before.published16.span()));
+  EXPECT_EQ(bits_of(p.published_bf16.span()), bits_of(before.published_bf16.span()));
 }
 
 TEST(Optimizer, RefusesConstantsThatMakeNoSense) {
@@ -128,19 +128,19 @@ TEST(Optimizer, ServesSeveralThreadsAtOnce) {
   const Problem before(13 * kGrainElems + 1, 0, 2);
   const Problem want = before;
   const Hyper hyper = some_hyper(Mode::kAdam);
-  adam.update(hyper, want.state(), gradient_of(want, DType::kF32), want.published16.span());
+  adam.update(hyper, want.state(), gradient_of(want, DType::kF32), want.published_bf16.span());
   std::vector<Problem> problems(4, before);
   {
     std::vector<std::jthread> callers;
     for (const Problem& p : problems) {
       callers.emplace_back([&] {
-        adam.update(hyper, p.state(), gradient_of(p, DType::kF32), p.published16.span());
+        adam.update(hyper, p.state(), gradient_of(p, DType::kF32), p.published_bf16.span());
       });
     }
   }
   for (const Problem& p : problems) {
     EXPECT_EQ(bits_of(p.master.span()), bits_of(want.master.span()));
-    EXPECT_EQ(bits_of(p.published16.span()), bits_of(want.published16.span()));
+    EXPECT_EQ(bits_of(p.published_bf16.span()), bits_of(want.published_bf16.span()));
   }
 }
 

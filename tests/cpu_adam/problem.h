@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -11,6 +13,8 @@
 #include <random>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "cpu_adam/optimizer.h"
@@ -62,10 +66,17 @@ inline std::vector<std::uint32_t> bits_of(std::span<const float> values) {
   for (const float x : values) bits.push_back(std::bit_cast<std::uint32_t>(x));
   return bits;
 }
-inline std::vector<std::uint16_t> bits_of(std::span<const Bf16> values) {
+template <class Half>
+std::vector<std::uint16_t> bits_of_halves(std::span<const Half> values) {
   std::vector<std::uint16_t> bits;
-  for (const Bf16 x : values) bits.push_back(x.bits);
+  for (const Half x : values) bits.push_back(x.bits);
   return bits;
+}
+inline std::vector<std::uint16_t> bits_of(std::span<const Bf16> values) {
+  return bits_of_halves(values);
+}
+inline std::vector<std::uint16_t> bits_of(std::span<const Fp16> values) {
+  return bits_of_halves(values);
 }
 
 /// Mostly of the size gradients have; also zeros, subnormals and numbers whose squares overflow.
@@ -87,16 +98,19 @@ inline float any_finite(std::mt19937& random) {
   }
 }
 
-/// A training state with a gradient in both types. The bf16 gradient is the fp32 one, rounded.
+/// A training state with a gradient in every type: the fp32 one, rounded. The fp16 one is finite
+/// too.
 struct Problem {
   Problem(std::size_t count, std::size_t offset, unsigned seed)
       : master(count, offset),
         m(count, offset),
         v(count, offset),
         gradient32(count, offset),
-        gradient16(count, offset),
+        gradient_bf16(count, offset),
+        gradient_fp16(count, offset),
         published32(count, offset),
-        published16(count, offset) {
+        published_bf16(count, offset),
+        published_fp16(count, offset) {
     std::mt19937 random(seed);
     for (std::size_t i = 0; i < count; ++i) {
       master.span()[i] = any_finite(random);
@@ -104,25 +118,55 @@ struct Problem {
       const float root = any_finite(random);
       v.span()[i] = root * root;
       gradient32.span()[i] = any_finite(random);
-      gradient16.span()[i] = to_bf16(gradient32.span()[i]);
+      gradient_bf16.span()[i] = to_bf16(gradient32.span()[i]);
+      gradient_fp16.span()[i] = to_fp16(std::clamp(gradient32.span()[i], -65504.0F, 65504.0F));
     }
   }
 
   State state() const { return {master.span(), m.span(), v.span()}; }
   bool guards_hold() const {
     return master.guards_hold() && m.guards_hold() && v.guards_hold() &&
-           published32.guards_hold() && published16.guards_hold();
+           published32.guards_hold() && published_bf16.guards_hold() &&
+           published_fp16.guards_hold();
   }
 
   Placed<float> master, m, v, gradient32;
-  Placed<Bf16> gradient16;
+  Placed<Bf16> gradient_bf16;
+  Placed<Fp16> gradient_fp16;
   Placed<float> published32;
-  Placed<Bf16> published16;
+  Placed<Bf16> published_bf16;
+  Placed<Fp16> published_fp16;
 };
 
+inline constexpr std::array kTypes = {DType::kF32, DType::kBf16, DType::kF16};
+
 inline Gradient gradient_of(const Problem& p, DType type) {
-  if (type == DType::kF32) return std::span<const float>(p.gradient32.span());
-  return std::span<const Bf16>(p.gradient16.span());
+  switch (type) {
+    case DType::kF32:
+      return std::span<const float>(p.gradient32.span());
+    case DType::kBf16:
+      return std::span<const Bf16>(p.gradient_bf16.span());
+    case DType::kF16:
+      return std::span<const Fp16>(p.gradient_fp16.span());
+  }
+  return {};
+}
+
+/// The gradient of that type, each element as a float.
+inline std::vector<float> wide_gradient(const Problem& p, DType type) {
+  return std::visit(
+      [](const auto& values) {
+        std::vector<float> wide;
+        for (const auto x : values) {
+          if constexpr (std::is_same_v<decltype(x), const float>) {
+            wide.push_back(x);
+          } else {
+            wide.push_back(to_float(x));
+          }
+        }
+        return wide;
+      },
+      gradient_of(p, type));
 }
 
 inline Hyper some_hyper(Mode mode) {

@@ -28,9 +28,9 @@ void sleep_on(const UpdateArgs& a) noexcept {
 /// A sleep is never shorter than asked, so these bounds hold however busy the machine is.
 TEST(StoreProbe, TimesEachKindOfStoresByItself) {
   const Workers one(1);
-  const Kernels streaming{&sleep_on<Write::kStreaming>, nullptr, nullptr, nullptr, nullptr};
+  const Kernels streaming{&sleep_on<Write::kStreaming>, nullptr, nullptr, nullptr};
   EXPECT_GE(probe_stores(streaming, one).streaming_ns, kNapPerParameter);
-  const Kernels cached{&sleep_on<Write::kCached>, nullptr, nullptr, nullptr, nullptr};
+  const Kernels cached{&sleep_on<Write::kCached>, nullptr, nullptr, nullptr};
   EXPECT_GE(probe_stores(cached, one).cached_ns, kNapPerParameter);
   for (const Kernels& kernels : {streaming, cached}) {
     const StoreTimes times = probe_stores(kernels, one);
@@ -72,13 +72,14 @@ TEST_P(StoresIsa, StreamOnlyWhenEveryOutputIsOnALine) {
       std::array<std::size_t, 4> first{};
       first[moved] = by;
       const Problem before(kCount + 16, 0, 6);
-      for (const DType copy : {DType::kF32, DType::kBf16}) {
+      for (const DType copy : kTypes) {
         const Problem after = before;
         const auto part = [&](auto span, std::size_t output) {
           return span.subspan(first[output], kCount);
         };
         Published published = part(after.published32.span(), 3);
-        if (copy == DType::kBf16) published = part(after.published16.span(), 3);
+        if (copy == DType::kBf16) published = part(after.published_bf16.span(), 3);
+        if (copy == DType::kF16) published = part(after.published_fp16.span(), 3);
         const std::span<const float> gradient = after.gradient32.span().first(kCount);
         streaming.update(
             hyper, {part(after.master.span(), 0), part(after.m.span(), 1), part(after.v.span(), 2)},

@@ -11,7 +11,7 @@
 namespace sluice::cpu_adam {
 namespace {
 
-enum class Copy { kNone, kF32, kBf16 };
+enum class Copy { kNone, kF32, kBf16, kF16 };
 
 Published published_of(const Problem& p, Copy copy) {
   switch (copy) {
@@ -20,7 +20,9 @@ Published published_of(const Problem& p, Copy copy) {
     case Copy::kF32:
       return p.published32.span();
     case Copy::kBf16:
-      return p.published16.span();
+      return p.published_bf16.span();
+    case Copy::kF16:
+      return p.published_fp16.span();
   }
   return std::monostate{};
 }
@@ -31,9 +33,9 @@ Optimizer optimizer(Isa isa, unsigned threads = 1, Stores stores = Stores::kCach
 
 void expect_oracle(const Problem& before, const Problem& after, const Hyper& hyper, DType type,
                    Copy copy) {
+  const std::vector<float> gradient = wide_gradient(before, type);
   for (std::size_t i = 0; i < before.master.span().size(); ++i) {
-    const float g =
-        type == DType::kF32 ? before.gradient32.span()[i] : to_float(before.gradient16.span()[i]);
+    const float g = gradient[i];
     const oracle::Element want =
         oracle::update(hyper, {before.master.span()[i], before.m.span()[i], before.v.span()[i]}, g);
     const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
@@ -41,9 +43,11 @@ void expect_oracle(const Problem& before, const Problem& after, const Hyper& hyp
     ASSERT_EQ(bits(after.m.span()[i]), bits(want.m)) << "m " << i;
     ASSERT_EQ(bits(after.v.span()[i]), bits(want.v)) << "v " << i;
     const float copy32 = copy == Copy::kF32 ? want.master : 0.0F;
-    const Bf16 copy16 = copy == Copy::kBf16 ? to_bf16(want.master) : Bf16{};
+    const Bf16 copy_bf16 = copy == Copy::kBf16 ? to_bf16(want.master) : Bf16{};
+    const Fp16 copy_fp16 = copy == Copy::kF16 ? to_fp16(want.master) : Fp16{};
     ASSERT_EQ(bits(after.published32.span()[i]), bits(copy32)) << "fp32 copy " << i;
-    ASSERT_EQ(after.published16.span()[i].bits, copy16.bits) << "bf16 copy " << i;
+    ASSERT_EQ(after.published_bf16.span()[i].bits, copy_bf16.bits) << "bf16 copy " << i;
+    ASSERT_EQ(after.published_fp16.span()[i].bits, copy_fp16.bits) << "fp16 copy " << i;
   }
 }
 
@@ -57,8 +61,8 @@ TEST_P(AdamIsa, GivesTheBitsOfTheOracleForEveryLengthAlignmentTypeAndMode) {
     for (std::size_t count = 0; count <= 3 * kMostLanes + 1; ++count) {
       for (std::size_t offset : {0U, 1U, 7U}) {
         const Problem before(count, offset, static_cast<unsigned>(100 * count + offset));
-        for (DType type : {DType::kF32, DType::kBf16}) {
-          for (Copy copy : {Copy::kNone, Copy::kF32, Copy::kBf16}) {
+        for (DType type : kTypes) {
+          for (Copy copy : {Copy::kNone, Copy::kF32, Copy::kBf16, Copy::kF16}) {
             for (Mode mode : {Mode::kAdamW, Mode::kAdam}) {
               SCOPED_TRACE(testing::Message() << "count " << count << " offset " << offset);
               const Problem after = before;
@@ -84,7 +88,8 @@ TEST_P(AdamIsa, GivesTheBitsOfTheOracleOverManyGrainsAndEveryThreadCount) {
       const Problem after = before;
       const Hyper hyper = some_hyper(Mode::kAdamW);
       optimizer(GetParam(), threads, stores)
-          .update(hyper, after.state(), gradient_of(after, DType::kBf16), after.published16.span());
+          .update(hyper, after.state(), gradient_of(after, DType::kBf16),
+                  after.published_bf16.span());
       expect_oracle(before, after, hyper, DType::kBf16, Copy::kBf16);
       ASSERT_TRUE(after.guards_hold());
     }

@@ -25,7 +25,7 @@ struct Lie {
   int moved = -1;
 };
 
-inline constexpr int kOperands = 8;
+inline constexpr int kOperands = 10;
 
 /// Every operand that a call may have, one behind the other from `base` on, with room between.
 struct Operands {
@@ -44,8 +44,10 @@ struct Operands {
     next(v, lie.count);
     next(gradient32, lie.count);
     next(gradient_bf16, lie.count);
+    next(gradient_fp16, lie.count);
     next(copy32, lie.count);
     next(copy_bf16, lie.count);
+    next(copy_fp16, lie.count);
     next(partials, div_ceil(lie.count, kGrainElems));
     size = at;
   }
@@ -54,8 +56,10 @@ struct Operands {
 
   std::span<float> master, m, v, gradient32;
   std::span<Bf16> gradient_bf16;
+  std::span<Fp16> gradient_fp16;
   std::span<float> copy32;
   std::span<Bf16> copy_bf16;
+  std::span<Fp16> copy_fp16;
   std::span<double> partials;
   Bytes size = 0;
 };
@@ -74,6 +78,7 @@ class Sample {
       all.v[i] = root * root;
       all.gradient32[i] = any_float(random);
       all.gradient_bf16[i] = to_bf16(any_float(random));
+      all.gradient_fp16[i] = to_fp16(any_float(random) * 1e4F);
     }
   }
 
@@ -92,6 +97,9 @@ class Sample {
     }
     for (Bf16& x : all.copy_bf16) {
       if (std::isnan(to_float(x))) x = to_bf16(std::numeric_limits<float>::quiet_NaN());
+    }
+    for (Fp16& x : all.copy_fp16) {
+      if (std::isnan(to_float(x))) x = to_fp16(std::numeric_limits<float>::quiet_NaN());
     }
     for (double& x : all.partials) {
       if (std::isnan(x)) x = std::numeric_limits<double>::quiet_NaN();
@@ -152,38 +160,44 @@ std::vector<Call<Arithmetic>> calls() {
   using O = const Operands&;
   using F = std::span<const float>;
   using B = std::span<const Bf16>;
+  using H = std::span<const Fp16>;
   using cpu_adam::Mode;
-  using cpu_adam::some_hyper;
+  static const cpu_adam::Hyper w = cpu_adam::some_hyper(Mode::kAdamW);
+  static const cpu_adam::Hyper l2 = cpu_adam::some_hyper(Mode::kAdam);
   return {
-      {"update from fp32",
-       [](A a, O o) { a.update(some_hyper(Mode::kAdamW), o.state(), F(o.gradient32), {}); }},
-      {"update from bf16",
-       [](A a, O o) { a.update(some_hyper(Mode::kAdam), o.state(), B(o.gradient_bf16), {}); }},
-      {"update from fp32 to fp32",
-       [](A a, O o) { a.update(some_hyper(Mode::kAdam), o.state(), F(o.gradient32), o.copy32); }},
-      {"update from fp32 to bf16",
-       [](A a, O o) {
-         a.update(some_hyper(Mode::kAdamW), o.state(), F(o.gradient32), o.copy_bf16);
-       }},
-      {"update from bf16 to fp32",
-       [](A a, O o) {
-         a.update(some_hyper(Mode::kAdamW), o.state(), B(o.gradient_bf16), o.copy32);
-       }},
-      {"update from bf16 to bf16",
-       [](A a, O o) {
-         a.update(some_hyper(Mode::kAdamW), o.state(), B(o.gradient_bf16), o.copy_bf16);
-       }},
+      {"fp32, no copy", [](A a, O o) { a.update(w, o.state(), F(o.gradient32), {}); }},
+      {"fp32, fp32 copy", [](A a, O o) { a.update(l2, o.state(), F(o.gradient32), o.copy32); }},
+      {"fp32, bf16 copy", [](A a, O o) { a.update(w, o.state(), F(o.gradient32), o.copy_bf16); }},
+      {"fp32, fp16 copy", [](A a, O o) { a.update(w, o.state(), F(o.gradient32), o.copy_fp16); }},
+      {"bf16, no copy", [](A a, O o) { a.update(l2, o.state(), B(o.gradient_bf16), {}); }},
+      {"bf16, fp32 copy", [](A a, O o) { a.update(w, o.state(), B(o.gradient_bf16), o.copy32); }},
+      {"bf16, bf16 copy",
+       [](A a, O o) { a.update(w, o.state(), B(o.gradient_bf16), o.copy_bf16); }},
+      {"bf16, fp16 copy",
+       [](A a, O o) { a.update(w, o.state(), B(o.gradient_bf16), o.copy_fp16); }},
+      {"fp16, no copy", [](A a, O o) { a.update(w, o.state(), H(o.gradient_fp16), {}); }},
+      {"fp16, fp32 copy", [](A a, O o) { a.update(w, o.state(), H(o.gradient_fp16), o.copy32); }},
+      {"fp16, bf16 copy",
+       [](A a, O o) { a.update(l2, o.state(), H(o.gradient_fp16), o.copy_bf16); }},
+      {"fp16, fp16 copy",
+       [](A a, O o) { a.update(w, o.state(), H(o.gradient_fp16), o.copy_fp16); }},
       {"norms of fp32", [](A a, O o) { a.grain_norms(F(o.gradient32), o.partials); }},
       {"norms of bf16", [](A a, O o) { a.grain_norms(B(o.gradient_bf16), o.partials); }},
+      {"norms of fp16", [](A a, O o) { a.grain_norms(H(o.gradient_fp16), o.partials); }},
       {"accumulate fp32", [](A a, O o) { a.accumulate(o.master, F(o.gradient32)); }},
       {"accumulate bf16", [](A a, O o) { a.accumulate(o.master, B(o.gradient_bf16)); }},
+      {"accumulate fp16", [](A a, O o) { a.accumulate(o.master, H(o.gradient_fp16)); }},
       {"assign fp32", [](A a, O o) { a.assign(o.master, F(o.gradient32)); }},
       {"assign bf16", [](A a, O o) { a.assign(o.master, B(o.gradient_bf16)); }},
+      {"assign fp16", [](A a, O o) { a.assign(o.master, H(o.gradient_fp16)); }},
       {"add fp32 and bf16", [](A a, O o) { a.add(o.copy32, F(o.gradient32), B(o.gradient_bf16)); }},
-      {"add bf16 and fp32", [](A a, O o) { a.add(o.copy32, B(o.gradient_bf16), F(o.gradient32)); }},
+      {"add bf16 and fp16",
+       [](A a, O o) { a.add(o.copy32, B(o.gradient_bf16), H(o.gradient_fp16)); }},
+      {"add fp16 and fp32", [](A a, O o) { a.add(o.copy32, H(o.gradient_fp16), F(o.gradient32)); }},
       {"add in place", [](A a, O o) { a.add(o.master, F(o.master), F(o.master)); }},
       {"publish fp32", [](A a, O o) { a.publish(o.copy32, o.master); }},
       {"publish bf16", [](A a, O o) { a.publish(o.copy_bf16, o.master); }},
+      {"publish fp16", [](A a, O o) { a.publish(o.copy_fp16, o.master); }},
       {"publish nothing", [](A a, O o) { a.publish({}, o.master); }},
   };
 }
@@ -195,6 +209,7 @@ std::vector<Call<Arithmetic>> wrong_calls() {
   using O = const Operands&;
   using F = std::span<const float>;
   using B = std::span<const Bf16>;
+  using H = std::span<const Fp16>;
   using cpu_adam::Hyper;
   return {
       {"m is short",
@@ -206,7 +221,7 @@ std::vector<Call<Arithmetic>> wrong_calls() {
          a.update({}, {o.master, o.m, o.v.subspan(1)}, F(o.gradient32), {});
        }},
       {"the gradient is short",
-       [](A a, O o) { a.update({}, o.state(), B(o.gradient_bf16.subspan(1)), {}); }},
+       [](A a, O o) { a.update({}, o.state(), H(o.gradient_fp16.subspan(1)), {}); }},
       {"the copy is short",
        [](A a, O o) { a.update({}, o.state(), F(o.gradient32), o.copy_bf16.subspan(1)); }},
       {"no eps", [](A a, O o) { a.update(Hyper{.eps = 0}, o.state(), F(o.gradient32), {}); }},

@@ -43,11 +43,12 @@ TEST(Kernels, GiveTheBitsOfTheOptimizer) {
   const auto wanted = calls<Optimizer>();
   const auto emulations = calls<Emulated>();
   for (const Lie& lie : lies()) {
+    const Sample sample(lie, static_cast<unsigned>(lie.count));
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       SCOPED_TRACE(testing::Message() << wanted[i].name << ", " << lie.count << " elements, offset "
                                       << lie.offset << ", moved " << lie.moved);
-      Sample want(lie, static_cast<unsigned>(i));
-      Sample got = want;
+      Sample want = sample;
+      Sample got = sample;
       wanted[i].make(optimizer, want.operands());
       emulations[i].make(emulated, got.operands());
       ASSERT_TRUE(got.seen() == want.seen());

@@ -12,9 +12,13 @@
 
 #include "engine/base/error.h"
 #include "gpu/stream.h"
+#include "tests/gpu/needs_device.h"
 
 namespace sluice::gpu {
 namespace {
+
+using DeviceHeapTest = NeedsDevice;
+using DeviceBlockTest = NeedsDevice;
 
 bool aligned(const std::byte* p) {
   return reinterpret_cast<std::uintptr_t>(p) % kAlignment == 0;
@@ -30,7 +34,7 @@ std::optional<Error> error_of(F&& f) {
   return std::nullopt;
 }
 
-TEST(DeviceHeap, CountsWholePagesAndGivesThemBack) {
+TEST_F(DeviceHeapTest, CountsWholePagesAndGivesThemBack) {
   DeviceHeap heap(1_MiB);
   {
     const DeviceBlock a = heap.allocate(1);
@@ -47,7 +51,7 @@ TEST(DeviceHeap, CountsWholePagesAndGivesThemBack) {
   EXPECT_EQ(heap.budget(), 1_MiB);
 }
 
-TEST(DeviceHeap, RefusesWhatExceedsTheBudgetAndSaysHowMuchIsFree) {
+TEST_F(DeviceHeapTest, RefusesWhatExceedsTheBudgetAndSaysHowMuchIsFree) {
   DeviceHeap heap(1_MiB);
   const DeviceBlock held = heap.allocate(768_KiB);
   const auto error = error_of([&] { heap.allocate(512_KiB); });
@@ -59,13 +63,13 @@ TEST(DeviceHeap, RefusesWhatExceedsTheBudgetAndSaysHowMuchIsFree) {
   EXPECT_EQ(heap.allocate(256_KiB).size(), 256_KiB);
 }
 
-TEST(DeviceHeap, RefusesABlockThatFitsOnlyBeforeItIsRoundedUp) {
+TEST_F(DeviceHeapTest, RefusesABlockThatFitsOnlyBeforeItIsRoundedUp) {
   DeviceHeap heap(kAlignment + 100);
   EXPECT_THROW(heap.allocate(kAlignment + 1), Error);
   EXPECT_EQ(heap.allocate(kAlignment).size(), kAlignment);
 }
 
-TEST(DeviceHeap, RefusesAbsurdSizesWithoutLosingCount) {
+TEST_F(DeviceHeapTest, RefusesAbsurdSizesWithoutLosingCount) {
   DeviceHeap heap(~Bytes{0});
   for (const Bytes n : {~Bytes{0}, ~Bytes{0} - kAlignment, Bytes{1} << 62}) {
     const auto error = error_of([&] { heap.allocate(n); });
@@ -82,7 +86,7 @@ TEST(DeviceHeap, ZeroBytesAreABlockWithoutMemory) {
   EXPECT_EQ(heap.used(), 0U);
 }
 
-TEST(DeviceHeap, ABlockMayOutliveItsHeap) {
+TEST_F(DeviceHeapTest, ABlockMayOutliveItsHeap) {
   std::optional<DeviceHeap> heap(std::in_place, 1_MiB);
   DeviceBlock block = heap->allocate(64_KiB);
   heap.reset();
@@ -90,7 +94,7 @@ TEST(DeviceHeap, ABlockMayOutliveItsHeap) {
   EXPECT_EQ(block.data(), nullptr);
 }
 
-TEST(DeviceBlock, MovingOntoABlockGivesTheOldOneBack) {
+TEST_F(DeviceBlockTest, MovingOntoABlockGivesTheOldOneBack) {
   DeviceHeap heap(1_MiB);
   DeviceBlock a = heap.allocate(64_KiB);
   DeviceBlock b = heap.allocate(128_KiB);
@@ -101,7 +105,7 @@ TEST(DeviceBlock, MovingOntoABlockGivesTheOldOneBack) {
   EXPECT_EQ(a.size(), 128_KiB);
 }
 
-TEST(DeviceHeap, NeverExceedsItsBudgetFromSeveralThreads) {
+TEST_F(DeviceHeapTest, NeverExceedsItsBudgetFromSeveralThreads) {
   DeviceHeap heap(16 * kAlignment);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {

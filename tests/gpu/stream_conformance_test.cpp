@@ -12,9 +12,12 @@
 #include "engine/base/error.h"
 #include "gpu/memory.h"
 #include "gpu/stream.h"
+#include "tests/gpu/needs_device.h"
 
 namespace sluice::gpu {
 namespace {
+
+using StreamConformance = NeedsDevice;
 
 constexpr Bytes kBig = 2_MiB;  // long enough for another stream to be caught in the middle
 
@@ -42,7 +45,7 @@ std::string message_of(const Ticket& ticket) {
   return "no error";
 }
 
-TEST(StreamConformance, AnEmptyEventIsReached) {
+TEST_F(StreamConformance, AnEmptyEventIsReached) {
   const Event event;
   EXPECT_TRUE(event.done());
   event.ticket().wait();
@@ -51,7 +54,7 @@ TEST(StreamConformance, AnEmptyEventIsReached) {
   stream.record().ticket().wait();
 }
 
-TEST(StreamConformance, CopiesGoRoundThroughTheDevice) {
+TEST_F(StreamConformance, CopiesGoRoundThroughTheDevice) {
   DeviceHeap heap(2 * kBig);
   const DeviceBlock a = heap.allocate(kBig);
   const DeviceBlock b = heap.allocate(kBig);
@@ -65,7 +68,7 @@ TEST(StreamConformance, CopiesGoRoundThroughTheDevice) {
   EXPECT_TRUE(all(out, 0xa5));
 }
 
-TEST(StreamConformance, KeepsTheOrderOfCopiesThroughOneBuffer) {
+TEST_F(StreamConformance, KeepsTheOrderOfCopiesThroughOneBuffer) {
   DeviceHeap heap(64_KiB);
   const DeviceBlock slot = heap.allocate(64_KiB);
   std::vector<PinnedSlab> in;
@@ -83,7 +86,7 @@ TEST(StreamConformance, KeepsTheOrderOfCopiesThroughOneBuffer) {
   for (unsigned i = 0; i < 100; ++i) EXPECT_TRUE(all(out[i], i)) << i;
 }
 
-TEST(StreamConformance, AWaitOrdersTwoStreamsInBothDirections) {
+TEST_F(StreamConformance, AWaitOrdersTwoStreamsInBothDirections) {
   DeviceHeap heap(kBig);
   const DeviceBlock slot = heap.allocate(kBig);  // written by one stream, read by the other
   const PinnedSlab out(kBig);
@@ -101,7 +104,7 @@ TEST(StreamConformance, AWaitOrdersTwoStreamsInBothDirections) {
   for (unsigned round = 0; round < 24; ++round) EXPECT_TRUE(all(seen[round], round % 4)) << round;
 }
 
-TEST(StreamConformance, AnEventCoversAllThatStandsBeforeIt) {
+TEST_F(StreamConformance, AnEventCoversAllThatStandsBeforeIt) {
   std::atomic<int> ran{0};
   Stream a("a");
   Stream b("b");
@@ -111,7 +114,18 @@ TEST(StreamConformance, AnEventCoversAllThatStandsBeforeIt) {
   EXPECT_EQ(ran, 10);
 }
 
-TEST(StreamConformance, AnErrorComesWithTheEventNotFromTheCall) {
+TEST_F(StreamConformance, IsDoneNoSoonerThanWhatItStandsBehind) {
+  Stream a("a");
+  Stream b("b");
+  for (int i = 0; i < 300; ++i) {
+    const Event before = a.run([] {});
+    b.wait(before);
+    b.run([] {}).ticket().wait();
+    ASSERT_TRUE(before.done()) << i;
+  }
+}
+
+TEST_F(StreamConformance, AnErrorComesWithTheEventNotFromTheCall) {
   Stream stream("s");
   const Event good = stream.run([] {});
   const Event bad = stream.run([] { fail_with("the kernel fell over"); });
@@ -120,7 +134,7 @@ TEST(StreamConformance, AnErrorComesWithTheEventNotFromTheCall) {
   EXPECT_TRUE(bad.done());
 }
 
-TEST(StreamConformance, AFailedStreamSkipsWorkAndCopiesAndKeepsTheFirstError) {
+TEST_F(StreamConformance, AFailedStreamSkipsWorkAndCopiesAndKeepsTheFirstError) {
   const PinnedSlab from(4_KiB);
   const PinnedSlab to(4_KiB);
   fill(from, 1);
@@ -138,7 +152,7 @@ TEST(StreamConformance, AFailedStreamSkipsWorkAndCopiesAndKeepsTheFirstError) {
   EXPECT_TRUE(all(to, 2));
 }
 
-TEST(StreamConformance, AnErrorCrossesStreamsWithTheWait) {
+TEST_F(StreamConformance, AnErrorCrossesStreamsWithTheWait) {
   std::atomic<bool> ran{false};
   Stream a("a");
   Stream b("b");
@@ -153,7 +167,15 @@ TEST(StreamConformance, AnErrorCrossesStreamsWithTheWait) {
   EXPECT_TRUE(ran);
 }
 
-TEST(StreamConformance, TheDestructorDrains) {
+TEST_F(StreamConformance, AFailedStreamKeepsItsErrorAcrossAWait) {
+  Stream a("a");
+  Stream b("b");
+  b.run([] { fail_with("first in b"); });
+  b.wait(a.run([] { fail_with("in a"); }));
+  EXPECT_EQ(message_of(b.record().ticket()), "first in b");
+}
+
+TEST_F(StreamConformance, TheDestructorDrains) {
   const PinnedSlab in(kBig);
   const PinnedSlab out(kBig);
   fill(in, 7);
@@ -166,7 +188,7 @@ TEST(StreamConformance, TheDestructorDrains) {
   EXPECT_TRUE(all(out, 7));
 }
 
-TEST(StreamConformance, TheDestructorOfAFailedStreamIsQuiet) {
+TEST_F(StreamConformance, TheDestructorOfAFailedStreamIsQuiet) {
   Event last;
   {
     Stream stream("s");
@@ -176,13 +198,13 @@ TEST(StreamConformance, TheDestructorOfAFailedStreamIsQuiet) {
   EXPECT_EQ(message_of(last.ticket()), "nobody listens");
 }
 
-TEST(StreamConformance, ACopyOfNothingIsOrderedToo) {
+TEST_F(StreamConformance, ACopyOfNothingIsOrderedToo) {
   Stream stream("s");
   stream.run([] { fail_with("before it"); });
   EXPECT_EQ(message_of(stream.copy(nullptr, nullptr, 0).ticket()), "before it");
 }
 
-TEST(StreamConformance, RefusesACopyOntoItselfAndARunOfNothing) {
+TEST_F(StreamConformance, RefusesACopyOntoItselfAndARunOfNothing) {
   const PinnedSlab slab(8_KiB);
   Stream stream("s");
   EXPECT_THROW(stream.copy(slab.data() + 1_KiB, slab.data(), 2_KiB), Error);
@@ -191,7 +213,7 @@ TEST(StreamConformance, RefusesACopyOntoItselfAndARunOfNothing) {
   stream.copy(slab.data() + 4_KiB, slab.data(), 4_KiB).ticket().wait();
 }
 
-TEST(StreamConformance, MovesWithItsQueue) {
+TEST_F(StreamConformance, MovesWithItsQueue) {
   const PinnedSlab in(kBig);
   const PinnedSlab out(kBig);
   fill(in, 9);
@@ -202,9 +224,32 @@ TEST(StreamConformance, MovesWithItsQueue) {
   EXPECT_TRUE(all(out, 9));
 }
 
+TEST_F(StreamConformance, TellsTheTimeBetweenTwoEvents) {
+  const PinnedSlab in(kBig);
+  const PinnedSlab out(kBig);
+  Stream stream("s");
+  const Event begin = stream.record();
+  const Event copy = stream.copy(out.data(), in.data(), kBig);
+  const Event end = stream.record();
+  end.ticket().wait();
+  EXPECT_GT(seconds_between(begin, copy), 0);
+  EXPECT_GE(seconds_between(copy, end), 0);
+  EXPECT_LE(seconds_between(begin, copy), seconds_between(begin, end));
+  EXPECT_THROW(seconds_between(Event(), end), Error);
+}
+
+TEST_F(StreamConformance, ARecordIsReachedAfterItWasAskedFor) {
+  Stream stream("s");
+  const Event work = stream.run([] {});
+  work.ticket().wait();
+  const Event later = stream.record();
+  later.ticket().wait();
+  EXPECT_GT(later.ticket().ended(), work.ticket().ended());
+}
+
 // Every thread moves a token of its own from slot to slot, over streams taken at random, ordered by
 // events alone; a lost or early wait shows as a wrong byte (and as a race under TSan).
-TEST(StreamConformance, HammeredFromSeveralThreads) {
+TEST_F(StreamConformance, HammeredFromSeveralThreads) {
   constexpr int kThreads = 4;
   constexpr unsigned kMoves = 300;
   constexpr Bytes kSlot = 16_KiB;

@@ -93,6 +93,21 @@ TEST(Setup, WithMoreChunksThanCanBePlannedIsRefusedWithTheFix) {
                      [&] { schedule::make_setup(std::move(model), {.sub_group_size = 48_KiB}); });
 }
 
+TEST(Setup, HasGradientsWhereTheOptimizerWorksUnlessTheyAreAskedElsewhere) {
+  using schedule::GradientHome;
+  using schedule::OptimizerHome;
+  const auto home = [](OptimizerHome state, std::optional<GradientHome> asked) {
+    return schedule::make_setup(tiny_model(TinyModel::kLlama),
+                                {.offload_gradient = asked, .offload_optimizer = state})
+        .homes.offload_gradient;
+  };
+  EXPECT_EQ(home(OptimizerHome::kNone, std::nullopt), GradientHome::kNone);
+  EXPECT_EQ(home(OptimizerHome::kCpu, std::nullopt), GradientHome::kCpu);
+  EXPECT_EQ(home(OptimizerHome::kNvme, std::nullopt), GradientHome::kCpu);
+  EXPECT_EQ(home(OptimizerHome::kNone, GradientHome::kCpu), GradientHome::kCpu);
+  EXPECT_EQ(home(OptimizerHome::kCpu, GradientHome::kNone), GradientHome::kNone);
+}
+
 TEST(Setup, CountsATiedEmbeddingTwice) {
   EXPECT_EQ(gradient_route(setup_of({.model = TinyModel::kTiedGpt}), 0).uses, 2);
   EXPECT_EQ(gradient_route(setup_of({.model = TinyModel::kLlama}), 0).uses, 1);

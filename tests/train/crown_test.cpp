@@ -232,6 +232,7 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
     take_kernel_work();
     const Observed seen = observe(job, {.spoiled_steps = {kSpoiledStep}, .delay_seed = seed++});
     EXPECT_EQ(seen.print, expected);
+    EXPECT_EQ(seen.strict, !row.unified());
     if (row.engine != nvme::Engine::kAuto) {
       EXPECT_TRUE(engine.starts_with(name_of(row.engine))) << engine;
     }

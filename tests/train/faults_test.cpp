@@ -80,15 +80,22 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
   TrappedHandler::Counts tried;
   struct Homes {
     schedule::ParamHome param;
+    schedule::GradientHome gradient;
+    schedule::OptimizerHome state;
     schedule::ActivationHome activation;
   };
+  using schedule::ActivationHome, schedule::GradientHome, schedule::OptimizerHome,
+      schedule::ParamHome;
   // Weights at home on the host are fetched, those on the device published and their layers kept,
-  // those on nvme read and written; so are activations there.
-  for (const auto& [param, activation] :
-       {Homes{schedule::ParamHome::kCpu, schedule::ActivationHome::kNone},
-        Homes{schedule::ParamHome::kNone, schedule::ActivationHome::kNone},
-        Homes{schedule::ParamHome::kNvme, schedule::ActivationHome::kNvme}}) {
+  // those on nvme read and written; so are activations there. With gradients on the device its
+  // norms come back; with state there it is fetched, and what reads it or comes of it comes back.
+  for (const auto& [param, gradient, state, activation] :
+       {Homes{ParamHome::kCpu, GradientHome::kCpu, OptimizerHome::kNvme, ActivationHome::kNone},
+        Homes{ParamHome::kNone, GradientHome::kNone, OptimizerHome::kNvme, ActivationHome::kNone},
+        Homes{ParamHome::kNvme, GradientHome::kCpu, OptimizerHome::kNone, ActivationHome::kNvme}}) {
     job.homes.offload_param = param;
+    job.homes.offload_gradient = gradient;
+    job.homes.offload_optimizer = state;
     job.homes.offload_activation = activation;
     TrappedHandler::Counts ops;
     ASSERT_EQ(run_into(job, {}, ops).code, std::nullopt);

@@ -228,6 +228,9 @@ Observed observe(Job job, const Disturbance& disturbance) {
   };
   job.hooks.wrap_handler = [&, own = job.hooks.wrap_handler](executor::Handler& conductor,
                                                              const memory::SlotMemory& memory) {
+    std::byte* workspace =
+        memory.address(seen.plan.catalog.residents->info(seen.plan.catalog.workspace).pool, 0);
+    seen.strict = gpu::local(workspace) != workspace;
     std::unique_ptr<executor::Handler> wrapped = own ? own(conductor, memory) : nullptr;
     executor::Handler& inner = wrapped ? *wrapped : conductor;
     return std::make_unique<Observer>(std::move(wrapped), inner, memory, seen.plan.setup,

@@ -51,6 +51,7 @@ struct Observed {
   plan::Plan plan;
   std::vector<Span> spans;  ///< of every op of every program
   std::vector<data::StepRecord> records;
+  bool strict = false;  ///< only the device's streams reached the gpu tier
 
   /// Ops of this kind, over all programs.
   std::int64_t count(schedule::OpId id) const;

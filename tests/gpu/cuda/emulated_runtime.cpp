@@ -1,0 +1,278 @@
+#include "tests/gpu/cuda/emulated_runtime.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+using sluice::Bytes;
+using sluice::Nanos;
+namespace emulated = sluice::gpu::emulated;
+
+namespace {
+
+struct State {
+  emulated::Machine machine;
+  std::atomic<cudaError_t> broken{cudaSuccess};
+  std::atomic<Nanos> clock{-1};  // below 0: the real one
+  std::mutex mutex;              // of what follows
+  std::map<void*, Bytes> memory;
+  Bytes used = 0;
+  std::map<void*, Bytes> registered;
+};
+
+State& state() {
+  static auto* const all = new State;
+  return *all;
+}
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t answer(cudaError_t error) {
+  if (state().broken != cudaSuccess) error = state().broken;
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+/// Reached once, at a time of the device's clock.
+struct Mark {
+  std::promise<Nanos> reached;
+  std::shared_future<Nanos> time = reached.get_future().share();
+};
+
+}  // namespace
+
+struct CUevent_st {
+  std::shared_ptr<Mark> mark;  // null until it is recorded
+};
+
+struct CUstream_st {
+  ~CUstream_st() {
+    {
+      const std::lock_guard lock(mutex);
+      closing = true;
+    }
+    changed.notify_one();
+    worker.join();
+  }
+  void push(std::function<void()> work) {
+    {
+      const std::lock_guard lock(mutex);
+      queue.push_back(std::move(work));
+    }
+    changed.notify_one();
+  }
+  void serve() {
+    for (;;) {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return closing || !queue.empty(); });
+      if (queue.empty()) return;
+      const auto work = std::move(queue.front());
+      queue.pop_front();
+      lock.unlock();
+      work();
+    }
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> queue;
+  bool closing = false;
+  std::thread worker{[this] { serve(); }};
+};
+
+namespace sluice::gpu::emulated {
+
+On::On(const Machine& machine) {
+  state().machine = machine;
+}
+On::~On() {
+  state().machine = {};
+  state().broken = cudaSuccess;
+  state().clock = -1;
+  last_error = cudaSuccess;
+}
+
+Bytes registered() {
+  const std::lock_guard lock(state().mutex);
+  Bytes sum = 0;
+  for (const auto& [address, n] : state().registered) sum += n;
+  return sum;
+}
+
+void launch(cudaStream_t stream, std::function<void()> kernel) {
+  stream->push([kernel = std::move(kernel)] {
+    if (state().broken == cudaSuccess) kernel();
+  });
+}
+
+void refuse_launch(cudaError_t error) {
+  last_error = error;
+}
+
+void break_device(cudaError_t error) {
+  state().broken = error;
+}
+
+void set_clock(Nanos time) {
+  state().clock = time;
+}
+
+}  // namespace sluice::gpu::emulated
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = state().machine.driver;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  if (state().machine.driver < CUDART_VERSION) return answer(cudaErrorInsufficientDriver);
+  if (state().machine.devices == 0) return answer(cudaErrorNoDevice);
+  *count = state().machine.devices;
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strncpy(properties->name, "Emulated GPU", sizeof(properties->name) - 1);
+  properties->major = state().machine.major;
+  properties->minor = state().machine.minor;
+  properties->totalGlobalMem = state().machine.memory;
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
+  const std::lock_guard lock(state().mutex);
+  *all = state().machine.memory;
+  *free = *all - state().machine.of_others - state().used;
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaMalloc(void** data, std::size_t n) {
+  std::size_t free = 0;
+  std::size_t all = 0;
+  cudaMemGetInfo(&free, &all);
+  if (n > free) return answer(cudaErrorMemoryAllocation);
+  const std::lock_guard lock(state().mutex);
+  *data = nullptr;
+  if (n == 0) return answer(cudaSuccess);
+  *data = std::aligned_alloc(sluice::kAlignment, n);
+  state().memory[*data] = n;
+  state().used += n;
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaFree(void* data) {
+  const std::lock_guard lock(state().mutex);
+  const auto found = state().memory.find(data);
+  if (found == state().memory.end()) return answer(cudaErrorInvalidValue);
+  state().used -= found->second;
+  state().memory.erase(found);
+  std::free(data);
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaHostRegister(void* data, std::size_t n, unsigned) {
+  if (state().machine.registration != cudaSuccess) return answer(state().machine.registration);
+  const std::lock_guard lock(state().mutex);
+  state().registered[data] = n;
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaHostUnregister(void* data) {
+  const std::lock_guard lock(state().mutex);
+  return answer(state().registered.erase(data) == 1 ? cudaSuccess
+                                                    : cudaErrorHostMemoryNotRegistered);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  if (const cudaError_t error = answer(cudaSuccess); error != cudaSuccess) return error;
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const auto mark = std::make_shared<Mark>();
+  stream->push([mark] { mark->reached.set_value(0); });
+  mark->time.wait();
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (event->mark) stream->push([mark = event->mark] { mark->time.wait(); });
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  if (const cudaError_t error = answer(cudaSuccess); error != cudaSuccess) return error;
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->mark = std::make_shared<Mark>();
+  stream->push([mark = event->mark] {
+    const Nanos stopped = state().clock;
+    mark->reached.set_value(stopped < 0 ? sluice::now_ns() : stopped);
+  });
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->mark) event->mark->time.wait();
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  if (!begin->mark || !end->mark) return answer(cudaErrorInvalidResourceHandle);
+  *ms = static_cast<float>(static_cast<double>(end->mark->time.get() - begin->mark->time.get()) *
+                           1e-6);
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t n, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  emulated::launch(stream, [=] { std::memcpy(dst, src, n); });
+  return answer(cudaSuccess);
+}
+
+cudaError_t cudaGetLastError() {
+  return std::exchange(last_error, state().broken);
+}
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    case cudaErrorECCUncorrectable:
+      return "cudaErrorECCUncorrectable";
+    default:
+      return "cudaErrorOfAnotherKind";
+  }
+}
+
+const char* cudaGetErrorString(cudaError_t) {
+  return "as the runtime says it";
+}
