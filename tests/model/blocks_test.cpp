@@ -115,7 +115,8 @@ TEST_P(Blocks, HeadAgreesWithPlainAutogradForEveryChunk) {
 
 TEST_P(Blocks, AMicroBatchWithoutTargetsHasNoLossAndNoGradient) {
   BlockParams params(d, BlockKind::kHead, dtype);
-  const at::Tensor targets = at::full({kBatch, kSeq}, -100, at::TensorOptions(at::kLong));
+  const at::Tensor targets =
+      at::full({kBatch, kSeq}, -100, at::TensorOptions(at::kLong).device(device()));
   const at::Tensor dx = poisoned_x();
   const at::Tensor loss = unknown_number();
   head_train(d, params, random_x(5), targets, number(1.0), 50, params, dx, loss);

@@ -111,8 +111,8 @@ at::Tensor poisoned(at::IntArrayRef sizes, at::ScalarType dtype, Bytes past_page
   const Bytes elem = c10::elementSize(dtype);
   const std::int64_t n = c10::multiply_integers(sizes);
   const auto room = n + static_cast<std::int64_t>((kPage + past_page) / elem);
-  const at::Tensor flat =
-      at::full({room}, std::numeric_limits<double>::quiet_NaN(), at::TensorOptions(dtype));
+  const at::Tensor flat = at::full({room}, std::numeric_limits<double>::quiet_NaN(),
+                                   at::TensorOptions(dtype).device(device()));
   const auto begin = reinterpret_cast<std::uintptr_t>(flat.const_data_ptr());
   const Bytes skip = round_up(begin, kPage) - begin + past_page;
   return flat.narrow(0, static_cast<std::int64_t>(skip / elem), n).view(sizes);
@@ -145,7 +145,7 @@ reference::Weights BlockParams::for_reference() const {
 }
 
 at::Tensor number(double value) {
-  return at::full({}, value, at::TensorOptions(at::kDouble));
+  return at::full({}, value, at::TensorOptions(at::kDouble).device(device()));
 }
 
 at::Tensor unknown_number() {
@@ -154,11 +154,12 @@ at::Tensor unknown_number() {
 
 at::Tensor random(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t seed) {
   return at::randn(sizes, at::detail::createCPUGenerator(seed), at::TensorOptions(at::kDouble))
-      .to(dtype);
+      .to(dtype)
+      .to(device());
 }
 
 at::Tensor plain_positions(std::int64_t batch, std::int64_t seq) {
-  return at::arange(seq).expand({batch, seq}).contiguous();
+  return at::arange(seq).expand({batch, seq}).contiguous().to(device());
 }
 
 at::Tensor document_positions(std::int64_t batch, std::int64_t seq) {
@@ -172,18 +173,22 @@ at::Tensor document_positions(std::int64_t batch, std::int64_t seq) {
 }
 
 Places places_of(const at::Tensor& positions) {
-  const auto* position = positions.const_data_ptr<std::int64_t>();
+  const at::Tensor on_host = positions.cpu();
+  const auto* position = on_host.const_data_ptr<std::int64_t>();
   std::vector<std::int32_t> ends;
   for (std::int32_t at = 0; at < positions.numel(); ++at) {
     if (position[at] == 0 || at % positions.size(1) == 0) ends.push_back(at);
   }
   ends.push_back(static_cast<std::int32_t>(positions.numel()));
-  return {positions, {documents_of(ends, positions.size(1)), {}}};
+  const auto sizes = static_cast<std::int64_t>(ends.size());
+  const at::Tensor known = at::from_blob(ends.data(), {sizes}, at::TensorOptions(at::kInt));
+  return {positions, {documents_of(ends, positions.size(1)), known.clone().to(device())}};
 }
 
 at::Tensor random_tokens(at::IntArrayRef sizes, std::int64_t vocab, std::uint64_t seed) {
   return at::randint(0, vocab, sizes, at::detail::createCPUGenerator(seed),
-                     at::TensorOptions(at::kLong));
+                     at::TensorOptions(at::kLong))
+      .to(device());
 }
 
 double relative_error(const at::Tensor& a, const at::Tensor& b) {
@@ -193,8 +198,9 @@ double relative_error(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.nbytes() == b.nbytes() && a.is_contiguous() && b.is_contiguous() &&
-         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+  if (a.nbytes() != b.nbytes() || !a.is_contiguous() || !b.is_contiguous()) return false;
+  const at::Tensor here = a.cpu(), there = b.cpu();
+  return std::memcmp(here.const_data_ptr(), there.const_data_ptr(), a.nbytes()) == 0;
 }
 
 }  // namespace sluice::model

@@ -15,6 +15,10 @@
 
 namespace sluice::model {
 
+/// Where the room's functions compute: the host, or the first CUDA device, on a stream of its own.
+/// Every tensor made here lies there.
+at::Device device();
+
 /// gpt2, llama, and what neither has: fused grouped queries, gated GELU with biases, normed heads,
 /// a window.
 std::vector<std::string> decoder_names();

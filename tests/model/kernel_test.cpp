@@ -26,7 +26,7 @@ at::Tensor plain(const Heads& h, std::int64_t window) {
   const std::int64_t group = kHeads / h.k.size(1);
   const at::Tensor k = h.k.repeat_interleave(group, 1);
   const at::Tensor v = h.v.repeat_interleave(group, 1);
-  const at::Tensor all = at::ones({h.q.size(2), h.q.size(2)}, at::kBool);
+  const at::Tensor all = at::ones({h.q.size(2), h.q.size(2)}, h.q.options().dtype(at::kBool));
   at::Tensor unseen = all.triu(1);
   if (window > 0) unseen = unseen.logical_or(all.tril(-window));
   const at::Tensor scores = at::matmul(h.q, k.transpose(2, 3)) / std::sqrt(double{kDim});

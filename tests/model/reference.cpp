@@ -27,7 +27,7 @@ at::Tensor linear(const shape::Decoder& d, const Weights& w, Role weight, Role b
 
 // x cos + rotate_half(x) sin, written over whole heads as transformers does.
 at::Tensor rope(const shape::Decoder& d, const at::Tensor& positions, const at::Tensor& x_BhSD) {
-  const auto fp32 = at::TensorOptions(at::kFloat);
+  const auto fp32 = positions.options().dtype(at::kFloat);
   const at::Tensor inverse =
       1.0 / at::pow(d.rope.theta, at::arange(0, d.head_dim, 2, fp32) / double(d.head_dim));
   const at::Tensor angle = positions.to(at::kFloat).unsqueeze(-1) * inverse;
@@ -68,8 +68,9 @@ at::Tensor attention(const shape::Decoder& d, const Weights& w, const at::Tensor
   v = v.repeat_interleave(d.heads / d.kv_heads, 1);
   const std::int64_t seq = n.size(1);
   at::Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(double(d.head_dim));
-  at::Tensor unseen = at::ones({seq, seq}, at::kBool).triu(1);
-  if (d.window > 0) unseen = unseen.logical_or(at::ones({seq, seq}, at::kBool).tril(-d.window));
+  const at::Tensor all = at::ones({seq, seq}, n.options().dtype(at::kBool));
+  at::Tensor unseen = all.triu(1);
+  if (d.window > 0) unseen = unseen.logical_or(all.tril(-d.window));
   const at::Tensor document = positions.eq(0).cumsum(1);
   const at::Tensor others = document.unsqueeze(1).ne(document.unsqueeze(2)).unsqueeze(1);
   scores = scores.masked_fill(others, -INFINITY).masked_fill(unseen, -INFINITY).softmax(-1);

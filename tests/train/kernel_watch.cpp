@@ -71,13 +71,10 @@ struct Watched {
     counters[kIsa].sums.count();
     real().add(out, a, b, count);
   }
-  static void widen(float* out, cpu_adam::Source in, std::size_t count) noexcept {
-    real().widen(out, in, count);
+  static void convert(cpu_adam::Sink out, cpu_adam::Source in, std::size_t count) noexcept {
+    real().convert(out, in, count);
   }
-  static void round(cpu_adam::Sink out, const float* in, std::size_t count) noexcept {
-    real().round(out, in, count);
-  }
-  static constexpr Kernels kTable = {&update, &sum_squares, &add, &widen, &round};
+  static constexpr Kernels kTable = {&update, &sum_squares, &add, &convert};
 };
 
 template <std::size_t... kIndex>
