@@ -43,13 +43,18 @@ programs() {
     done
 }
 
-# Where each needed library is, but for those of glibc, LibTorch and CUDA, which are there already.
+# PATH of every library that the given files need, by themselves or through each other.
+resolved() { ldd "$@" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u; }
+
+# Where the needed libraries are, but for those of glibc, LibTorch and CUDA, and what only these need: all
+# that is there already.
 libraries() {
-  local program
-  for program in "$work"/bin/*; do
-    LD_LIBRARY_PATH=$root/.deps/libtorch/torch/lib ldd "$program" 2>/dev/null || true
-  done | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
-    grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux-x86-64|libgomp)\.so\.|/(libtorch|libc10|libcu|libnv)[^/]*$'
+  local there='^(libc|libm|libdl|librt|libpthread|ld-linux-x86-64|libgomp|libtorch.*|libc10.*|libcu.*)[.]so'
+  local direct
+  mapfile -t direct < <(resolved "$work"/bin/* |
+    grep -E "/($(readelf -d "$work"/bin/* | sed -nE 's/.*NEEDED.*\[(.*)\]/\1/p' | sort -u |
+      grep -vE "$there" | paste -sd'|'))\$")
+  { printf '%s\n' "${direct[@]}" && resolved "${direct[@]}"; } | sort -u | grep -vE "/${there#^}"
 }
 
 mapfile -t found < <(programs)
