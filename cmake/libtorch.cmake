@@ -21,7 +21,8 @@ if(SLUICE_TORCH)
 
   # Beside the CPU library where PyTorch is installed, apart where scripts/install.sh put them. Only
   # machines with a GPU have what they need themselves (cuBLAS, cuDNN, NCCL, ...): programs link here,
-  # and start there.
+  # and start there. A room that includes c10/cuda names `cuda_runtime` for its headers; the others
+  # compile as they do without a GPU.
   if(SLUICE_GPU STREQUAL "cuda")
     find_path(SLUICE_LIBTORCH_CUDA libtorch_cuda.so NO_DEFAULT_PATH
       PATHS "${SLUICE_LIBTORCH}/lib" "${CMAKE_SOURCE_DIR}/.deps/cuda/torch/lib"
@@ -31,7 +32,7 @@ if(SLUICE_TORCH)
         "scripts/install.sh cuda puts it there")
     endif()
     target_link_options(libtorch INTERFACE "LINKER:-rpath,${SLUICE_LIBTORCH_CUDA}")
-    target_link_libraries(libtorch INTERFACE cuda_runtime
+    target_link_libraries(libtorch INTERFACE
       "${SLUICE_LIBTORCH_CUDA}/libtorch_cuda.so" "${SLUICE_LIBTORCH_CUDA}/libc10_cuda.so")
   endif()
 endif()
