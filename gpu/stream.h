@@ -59,8 +59,8 @@ class Stream {
   /// Drains: all that was enqueued has ended, errors included.
   ~Stream();
 
-  /// Either side may be device, pinned or plain memory; plain memory may be copied before the call
-  /// returns.
+  /// Either side may be device, pinned or plain memory. Where one is plain, or neither is of the
+  /// device, all may be over before the call returns.
   /// Throws  kLogic when the two overlap
   Event copy(void* dst, const void* src, Bytes n);
 
