@@ -61,7 +61,7 @@ class Hidden {
 };
 
 Hidden& hidden() {
-  static Hidden* const all = new Hidden;  // memory may be given back until the very end
+  static auto* const all = new Hidden;  // memory may be given back until the very end
   return *all;
 }
 
