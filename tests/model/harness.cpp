@@ -180,9 +180,12 @@ Places places_of(const at::Tensor& positions) {
     if (position[at] == 0 || at % positions.size(1) == 0) ends.push_back(at);
   }
   ends.push_back(static_cast<std::int32_t>(positions.numel()));
+  Places places{positions, {documents_of(ends, positions.size(1)), {}}};
+  if (device().is_cpu()) return places;
   const auto sizes = static_cast<std::int64_t>(ends.size());
-  const at::Tensor known = at::from_blob(ends.data(), {sizes}, at::TensorOptions(at::kInt));
-  return {positions, {documents_of(ends, positions.size(1)), known.clone().to(device())}};
+  places.documents.ends =
+      at::from_blob(ends.data(), {sizes}, at::TensorOptions(at::kInt)).to(device());
+  return places;
 }
 
 at::Tensor random_tokens(at::IntArrayRef sizes, std::int64_t vocab, std::uint64_t seed) {

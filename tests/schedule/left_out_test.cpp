@@ -137,6 +137,8 @@ std::set<AccessKind> always_implied() {
       {OpId::kLayerForwardKeep, kRead, Operand::kBatch},
       {OpId::kLayerBackward, kRead, Operand::kBatch},
       {OpId::kLayerBackwardKept, kRead, Operand::kBatch},
+      // Of a layer that is kept, backward reads it after, on the same stream.
+      {OpId::kLayerForwardKeep, kRead, Operand::kHostBatch},
       // Kept layers have resident weights: their forward has read them, and no update comes before
       // the gradients that this op writes.
       {OpId::kLayerBackwardKept, kRead, Operand::kWeights},

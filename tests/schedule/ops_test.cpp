@@ -117,12 +117,12 @@ TEST(MakeOp, RefusesNoBufferAndSeveralWhereThereIsOne) {
 
 TEST(MakeOp, NamesTheOperandThatItLacks) {
   auto bindings = bindings_of(schedule::row_of(OpId::kLayerBackward));
-  ASSERT_EQ(bindings[3].name, Operand::kOutputGradient);
-  bindings[3].name = Operand::kKept;
+  ASSERT_EQ(bindings[4].name, Operand::kOutputGradient);
+  bindings[4].name = Operand::kKept;
   test::expect_error(Errc::kLogic, {"layer backward", "'output gradient'"},
                      [&] { make_op(OpId::kLayerBackward, {}, bindings, {}); });
-  bindings[3].name = Operand::kOutputGradient;
-  bindings[3].buffers = {10, 11};
+  bindings[4].name = Operand::kOutputGradient;
+  bindings[4].buffers = {10, 11};
   test::expect_error(Errc::kLogic, {"layer backward", "one buffer as 'output gradient', 2"},
                      [&] { make_op(OpId::kLayerBackward, {}, bindings, {}); });
 }
