@@ -137,8 +137,9 @@ std::set<AccessKind> always_implied() {
       {OpId::kLayerForwardKeep, kRead, Operand::kBatch},
       {OpId::kLayerBackward, kRead, Operand::kBatch},
       {OpId::kLayerBackwardKept, kRead, Operand::kBatch},
-      // Of a layer that is kept, backward reads it after, on the same stream.
+      // The backward of the first layer, which is not kept here, reads it after, on one stream.
       {OpId::kLayerForwardKeep, kRead, Operand::kHostBatch},
+      {OpId::kLayerBackwardKept, kRead, Operand::kHostBatch},
       // Kept layers have resident weights: their forward has read them, and no update comes before
       // the gradients that this op writes.
       {OpId::kLayerBackwardKept, kRead, Operand::kWeights},
