@@ -10,7 +10,8 @@ std::vector<Field> tier_fields() {
   using memory::Unified;
   return {
       key("tiers.gpu.limit", size_or_fraction(),
-          "How much of the device's memory a run may use; less than it has mimics a smaller card. "
+          "How much of the device's memory a run may use, of what is free; less mimics a smaller "
+          "card. "
           "Where the device computes in host memory both tiers come from it: a size counts first, "
           "and two tiers without one get what they need and share the rest",
           &C::tiers, &memory::Options::gpu, &memory::GpuTier::limit),
@@ -27,6 +28,10 @@ std::vector<Field> tier_fields() {
           "How much of the host's memory is left to the rest of the machine when tiers.cpu.limit "
           "is auto",
           &C::tiers, &memory::Options::cpu, &memory::CpuTier::reserve),
+      key("tiers.cpu.pinned_limit", or_auto(size(0_B, kMostBytes, 1_B)),
+          "How much of it is pinned for copies to and from a GPU of its own memory, auto is all: "
+          "where the system allows less (WSL, containers), copies from the rest are slower",
+          &C::tiers, &memory::Options::cpu, &memory::CpuTier::pinned_limit),
       key("tiers.nvme.paths", paths(),
           "The folders of the nvme tier, one per drive. Without any it is a folder of the run",
           &C::tiers, &memory::Options::nvme, &memory::NvmeTier::paths),

@@ -29,16 +29,18 @@ std::string has(const HostMemory& host) {
 }
 
 Bytes gpu_limit(const Options& options, const Machine& machine) {
-  const auto& [device, host] = machine;
+  const auto& [device, host, device_free] = machine;
   const auto* size = std::get_if<Bytes>(&options.gpu.limit);
   const bool of_host = device.unified && host.available < device.memory;
-  const Bytes all = of_host ? host.available : device.memory;
+  const Bytes all = of_host ? host.available : std::min(device.memory, device_free);
   if (size == nullptr) return part(std::get<double>(options.gpu.limit), all);
-  SLUICE_CHECK(
-      *size <= all, kBudget,
-      fmt::format("tiers.gpu.limit is {}, {}: lower it", format_bytes(*size),
-                  of_host ? has(host)
-                          : fmt::format("{} has {}", device.name, format_bytes(device.memory))));
+  std::string there = fmt::format("{} has {}", device.name, format_bytes(device.memory));
+  if (all < device.memory) {
+    there += fmt::format(", {} free: other processes hold the rest", format_bytes(all));
+  }
+  SLUICE_CHECK(*size <= all, kBudget,
+               fmt::format("tiers.gpu.limit is {}, {}: lower it", format_bytes(*size),
+                           of_host ? has(host) : there));
   return *size;
 }
 
@@ -76,7 +78,10 @@ Bytes nvme_limit(const NvmeTier& tier) {
 }  // namespace
 
 Machine this_machine() {
-  return {gpu::device(), host_memory()};
+  const gpu::Device device = gpu::device();
+  Machine machine{device, host_memory()};
+  if (!device.unified) machine.device_free = gpu::free_memory();
+  return machine;
 }
 
 Limits resolve_limits(const Options& options, const Machine& machine) {

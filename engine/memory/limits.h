@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 
 #include "engine/base/host_memory.h"
 #include "engine/memory/ledger.h"
@@ -18,16 +19,17 @@ namespace sluice::memory {
 struct Machine {
   gpu::Device device;
   HostMemory host;
+  Bytes device_free = std::numeric_limits<Bytes>::max();  ///< of a device with memory of its own
 };
 Machine this_machine();
 
 /// Bytes by tier.
 using Limits = prefetch::BytesByTier;
 
-/// gpu: of the device's memory; cpu: of what is available now, to the machine and to its cgroup;
-/// nvme: of the free bytes of the paths, each filesystem counted once; nothing when one of them is
-/// memory that may not be used. Before the needs are known, two fractions may count the same host
-/// memory (see the note).
+/// gpu: of what is free of the device's memory; cpu: of what is available now, to the machine and
+/// to its cgroup; nvme: of the free bytes of the paths, each filesystem counted once; nothing when
+/// one of them is memory that may not be used. Before the needs are known, two fractions may count
+/// the same host memory (see the note).
 ///
 /// Throws  kBudget when a size is more than there is, or two are together
 Limits resolve_limits(const Options& options, const Machine& machine = this_machine());

@@ -27,6 +27,8 @@ struct GpuTier {
 struct CpuTier {
   std::optional<Limit> limit;  ///< nullopt = auto: what is available now, less `reserve`
   Bytes reserve = 4_GiB;       ///< left to the rest of the machine when `limit` is auto
+  /// Of what is pinned for copies to and from a device; nullopt = auto: all of it.
+  std::optional<Bytes> pinned_limit;
 };
 
 struct NvmeTier {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "engine/plan/rates.h"
 #include "engine/train/calibrate.h"
 #include "gpu/device.h"
+#include "gpu/memory.h"
 #include "nvme/filesystem.h"
 #include "nvme/store.h"
 #include "nvme/sums.h"
@@ -213,6 +215,7 @@ Session::Session(const Job& job, Inputs inputs)
   job_.settings["data.train, samples"] = std::to_string(train_.samples());
   job_.settings["data.train, contents"] = contents_of(train_);
   job_.tiers.nvme.paths = nvme_paths(job_);
+  gpu::set_pinned_limit(job_.tiers.cpu.pinned_limit.value_or(std::numeric_limits<Bytes>::max()));
   const memory::Machine machine = memory::this_machine();
   plan::Limits limits{memory::resolve_limits(job_.tiers, machine),
                       memory::host_limit(job_.tiers, machine)};

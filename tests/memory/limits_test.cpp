@@ -66,6 +66,16 @@ TEST(Limits, OfADeviceOfItsOwnAreAFractionOfItsMemory) {
   EXPECT_EQ(resolve_limits(sized(32_GiB, 20_GiB), apart())[0], 32_GiB);
 }
 
+TEST(Limits, OfADeviceThatOthersUseAreOfWhatIsFree) {
+  Machine shared = apart();
+  shared.device_free = 8_GiB;
+  EXPECT_EQ(resolve_limits(sized(0.5, 1_GiB), shared)[0], 4_GiB);
+  EXPECT_EQ(resolve_limits(sized(8_GiB, 1_GiB), shared)[0], 8_GiB);
+  EXPECT_THAT(refusal(sized(9_GiB, 1_GiB), shared),
+              HasSubstr("tiers.gpu.limit is 9.0 GiB, card has 32.0 GiB, 8.0 GiB free: other "
+                        "processes hold the rest: lower it"));
+}
+
 TEST(Limits, OfTheHostAreAFractionOfWhatIsAvailableOrLeaveTheReserve) {
   EXPECT_EQ(resolve_limits(sized(1_GiB, 0.5), apart())[1], 10_GiB);
   EXPECT_EQ(resolve_limits(sized(1_GiB, std::nullopt), apart())[1], 16_GiB);
