@@ -76,7 +76,7 @@ std::vector<Bytes> sizes_of(Operand name, const Setup& setup, const shape::Block
     case Operand::kKept:
       return {sizes.kept};
     case Operand::kLoss:
-      return {sizes.record};
+      return {sizes.loss};
     case Operand::kWorkspace:
       return {};  // what is to be measured
     default:

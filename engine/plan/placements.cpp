@@ -101,12 +101,18 @@ Search search(const Plan& draft, std::int64_t evaluation_batches, Wanted wanted,
 
 std::vector<std::string> settings(const schedule::Options& from, const schedule::Options& to) {
   std::vector<std::string> lines;
+  const auto say = [&](const char* name, const auto& home) {
+    lines.push_back(fmt::format("zero_optimization.{}.device: {}", name, schedule::name_of(home)));
+  };
   const auto differ = [&](const char* name, const auto& a, const auto& b) {
-    if (a == b) return;
-    lines.push_back(fmt::format("zero_optimization.{}.device: {}", name, schedule::name_of(b)));
+    if (a != b) say(name, b);
   };
   differ("offload_param", from.offload_param, to.offload_param);
-  differ("offload_gradient", *from.offload_gradient, *to.offload_gradient);
+  // A file that leaves it open has gradients where the optimizer works: then it must be said.
+  const bool moves = from.offload_optimizer != to.offload_optimizer;
+  if (moves || from.offload_gradient != to.offload_gradient) {
+    say("offload_gradient", *to.offload_gradient);
+  }
   differ("offload_optimizer", from.offload_optimizer, to.offload_optimizer);
   differ("offload_activation", from.offload_activation, to.offload_activation);
   if (from.recompute != to.recompute) lines.emplace_back("activation_checkpointing.policy: auto");

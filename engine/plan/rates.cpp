@@ -47,7 +47,7 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   cost.lanes.assign(lanes.size(), idle);
   const auto lane = [&](LaneKind kind) -> LaneCost& { return cost.lanes[schedule::lane_of(kind)]; };
   lane(LaneKind::kCompute).flops_per_second = rates.flops;
-  lane(LaneKind::kCompute).bytes_per_second = rates.sums;
+  lane(LaneKind::kCompute).bytes_per_second = rates.device_sums;
   lane(LaneKind::kCompute).demands = {{kCores, rates.compute_cores}};
   lane(LaneKind::kHostToDevice).bytes_per_second = rates.copy;
   lane(LaneKind::kHostToDevice).demands = {{kTowardsDevice, 1.0}, {kCores, rates.copy_cores}};
@@ -59,9 +59,11 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   lane(LaneKind::kCpu).demands = {{kCores, rates.cpu_cores}};
 
   cost.kinds.assign(static_cast<std::size_t>(OpId::kCount), std::nullopt);
-  for (const OpId id : {OpId::kAdam, OpId::kInitState}) {
-    cost.kinds[static_cast<std::size_t>(id)] = Rate{rates.adam, 0, rates.op_s};
-  }
+  const auto bytes = [&](OpId id) -> auto& {
+    return cost.kinds[static_cast<std::size_t>(id)];
+  };
+  bytes(OpId::kAdam) = Rate{rates.adam, 0, rates.op_s};
+  bytes(OpId::kInitState) = Rate{rates.first_values, 0, rates.op_s};
   for (const auto& [id, rate] : rates.compute) cost.kinds[static_cast<std::size_t>(id)] = rate;
   return cost;
 }

@@ -20,10 +20,12 @@ struct Rates {
   double copy = 8e9;     ///< bytes per second, device to host and back; each way does one at a time
   Throughput nvme_read;  ///< 0: not measured, costs nothing
   Throughput nvme_write;
-  double nvme_overlap = 1;  ///< of reads and writes at once: see nvme::Speed
-  double adam = 8e9;        ///< bytes per second, as ops count them
-  double sums = 8e9;        ///< the same of sums and norms of gradients
-  double flops = 1e11;      ///< of compute ops that are not in `compute`
+  double nvme_overlap = 1;    ///< of reads and writes at once: see nvme::Speed
+  double adam = 8e9;          ///< bytes per second, as ops count them, where the optimizer works
+  double first_values = 8e9;  ///< the same of `init state`, which is the host's
+  double sums = 8e9;          ///< of sums and norms of gradients on the host
+  double device_sums = 8e9;   ///< likewise on the compute lane
+  double flops = 1e11;        ///< of compute ops that are not in `compute`
   std::map<schedule::OpId, prefetch::Rate> compute;  ///< by op, as measured
   double checks = 0;    ///< per core, of what comes from a drive or goes
                         ///< there; 0: it is not checked

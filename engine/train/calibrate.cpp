@@ -13,6 +13,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/zero/chunk.h"
+#include "gpu/arithmetic.h"
 #include "gpu/device.h"
 #include "gpu/memory.h"
 #include "gpu/stream.h"
@@ -49,13 +50,7 @@ double copy_seconds() {
   return second_time([&] { stream.copy(device.data(), host.data(), kCopied).ticket().wait(); });
 }
 
-struct HostTimings {
-  double update, sum;
-  unsigned threads;
-};
-
-HostTimings time_host(const cpu_adam::Options& options) {
-  const cpu_adam::Optimizer optimizer(options);
+ArithmeticTimings time_host(const cpu_adam::Optimizer& optimizer) {
   std::vector<float> master(kUpdated), m(kUpdated), v(kUpdated);
   const std::vector<float> gradient(kUpdated, 1.0F);
   const std::span<const float> contribution(gradient);
@@ -64,7 +59,37 @@ HostTimings time_host(const cpu_adam::Options& options) {
     optimizer.update(hyper, {master, m, v}, contribution, {});
   });
   const double sum = second_time([&] { optimizer.accumulate(m, contribution); });
-  return {update, sum, optimizer.threads()};
+  return {update, sum};
+}
+
+/// Of what it does, by its own clock.
+template <class Work>
+double second_time(gpu::Stream& stream, Work work) {
+  stream.run(work);
+  const gpu::Event begin = stream.record();
+  stream.run(work);
+  const gpu::Event end = stream.record();
+  end.ticket().wait();
+  return std::max(gpu::seconds_between(begin, end), 1e-9);
+}
+
+ArithmeticTimings time_device(const cpu_adam::Optimizer& optimizer) {
+  constexpr Bytes kBytes = kUpdated * sizeof(float);
+  gpu::DeviceHeap heap(4 * kBytes);
+  std::vector<gpu::DeviceBlock> blocks;
+  gpu::Stream stream("arithmetic");
+  const gpu::Arithmetic device(optimizer);
+  const auto zeros = [&] {
+    const std::span bytes(blocks.emplace_back(heap.allocate(kBytes)).data(), kBytes);
+    stream.run([&device, bytes] { device.fill(bytes, std::byte{0}); });
+    return std::span(reinterpret_cast<float*>(bytes.data()), kUpdated);
+  };
+  const cpu_adam::State state{zeros(), zeros(), zeros()};
+  const std::span<const float> gradient = zeros();
+  const double update =
+      second_time(stream, [&] { device.update(cpu_adam::Hyper{}, state, gradient, {}); });
+  const double sum = second_time(stream, [&] { device.accumulate(state.m, gradient); });
+  return {update, sum};
 }
 
 /// nullopt: they cannot be measured.
@@ -86,12 +111,16 @@ Throughput throughput(const nvme::Rate& rate) {
 
 }  // namespace
 
-plan::Rates rates_of(const Timings& timings) {
+plan::Rates rates_of(const Timings& timings, bool updates_on_device) {
   plan::Rates rates;
   const auto updated = [](Bytes per_elem) { return static_cast<double>(kUpdated * per_elem); };
-  rates.adam = updated(zero::kUpdateBytesPerElem) / timings.update;
+  const auto& device = timings.device ? *timings.device : timings.host;
+  const auto& optimizer = updates_on_device ? device : timings.host;
+  rates.adam = updated(zero::kUpdateBytesPerElem) / optimizer.update;
+  rates.first_values = updated(zero::kUpdateBytesPerElem) / timings.host.update;
   // As ops count it: a sum in fp32, read and written.
-  rates.sums = updated(2 * sizeof(float)) / timings.sum;
+  rates.sums = updated(2 * sizeof(float)) / timings.host.sum;
+  rates.device_sums = updated(2 * sizeof(float)) / device.sum;
   if (timings.drives) {
     rates.nvme_read = throughput(timings.drives->read);
     rates.nvme_write = throughput(timings.drives->write);
@@ -105,8 +134,10 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics,
                       const std::map<schedule::OpId, double>& ops,
                       const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,
                       const nvme::Options& aio) {
-  const HostTimings host = time_host(cpu_adam);
-  Timings timings{.update = host.update, .sum = host.sum};
+  const cpu_adam::Optimizer optimizer(cpu_adam);
+  Timings timings{.host = time_host(optimizer)};
+  const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;
+  if (setup.updates_on_device() || sums_there) timings.device = time_device(optimizer);
   if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = copy_seconds();
   Calibration found;
   if (setup.uses_nvme()) {
@@ -115,7 +146,7 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics,
       for (const nvme::Speed& drive : *drives) found.speeds.push_back(drive.both());
     }
   }
-  found.rates = rates_of(timings);
+  found.rates = rates_of(timings, setup.updates_on_device());
   plan::Rates& rates = found.rates;
   if (setup.uses_nvme()) rates.checks = nvme::sum_rate();
   if (setup.uses_nvme() && !timings.drives) rates.nvme_read = rates.nvme_write = kGuess;
@@ -123,7 +154,7 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics,
   for (const auto& [id, seconds] : ops) rates.compute[id] = {0, 0, seconds};
   const double cores = std::max(1U, std::thread::hardware_concurrency());
   rates.check_cores = 1.0 / cores;
-  rates.cpu_cores = std::min(1.0, host.threads / cores);
+  rates.cpu_cores = std::min(1.0, optimizer.threads() / cores);
   if (gpu::device().unified) {
     rates.compute_cores = std::min(1.0, numerics.threads / cores);
     rates.copy_cores = 1.0 / cores;

@@ -20,17 +20,24 @@
 
 namespace sluice::train {
 
+/// Of kUpdated elements, in seconds.
+struct ArithmeticTimings {
+  double update = 0, sum = 0;
+};
+
 /// What the look took, in seconds, or found.
 struct Timings {
-  double copy = 0;                         ///< of kCopied bytes to the device; 0: not looked at
-  double update = 0, sum = 0;              ///< of kUpdated elements
-  std::optional<nvme::Speed> drives = {};  ///< bytes per second of all together
+  double copy = 0;  ///< of kCopied bytes to the device; 0: not looked at
+  ArithmeticTimings host;
+  std::optional<ArithmeticTimings> device = {};  ///< where it has any to do
+  std::optional<nvme::Speed> drives = {};        ///< bytes per second of all together
 };
 inline constexpr Bytes kCopied = 16_MiB;
 inline constexpr std::size_t kUpdated = 1 << 20;
 
-/// The rates that follow. What was not looked at keeps its default.
-plan::Rates rates_of(const Timings& timings);
+/// The rates that follow, for an optimizer that works here or there. What was not looked at keeps
+/// its default.
+plan::Rates rates_of(const Timings& timings, bool updates_on_device);
 
 struct Calibration {
   plan::Rates rates;

@@ -21,7 +21,10 @@ gpu::Event Streams::event_of(prefetch::OpRef op) {
 
 void Streams::note(prefetch::OpRef op, const gpu::Event& event) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(events_, [](const auto& other) { return other.second.done(); });
+  // One that failed stays: whoever waits for it must learn of that.
+  std::erase_if(events_, [](const auto& other) {
+    return other.second.done() && !other.second.ticket().wait_error();
+  });
   events_.emplace(op, event);
 }
 

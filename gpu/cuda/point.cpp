@@ -1,6 +1,7 @@
 #include "gpu/cuda/point.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "gpu/cuda/answer.h"
 
@@ -10,10 +11,11 @@ namespace {
 // How much slower than ours the device's clock may run. Quartz differs by less.
 constexpr double kDrift = 1e-4;
 
-Nanos nanos_between(const Point& begin, const Point& end) {
+/// nullopt: the device does not say.
+std::optional<Nanos> nanos_between(const Point& begin, const Point& end) {
   float ms = 0;
-  return holds(cudaEventElapsedTime(&ms, begin.get(), end.get())) ? static_cast<Nanos>(ms * 1e6)
-                                                                  : 0;
+  if (!holds(cudaEventElapsedTime(&ms, begin.get(), end.get()))) return std::nullopt;
+  return static_cast<Nanos>(ms * 1e6);
 }
 
 }  // namespace
@@ -34,12 +36,14 @@ double seconds_between(const Point& begin, const Point& end) {
 
 DeviceClock::Span DeviceClock::place(const Point& began, const Point& ended, Nanos now) {
   Nanos at = now;
-  if (last_) {
-    const auto since = static_cast<double>(nanos_between(last_, ended)) * (1 + kDrift);
-    at = std::min(now, last_at_ + static_cast<Nanos>(since));
+  const auto since = last_ ? nanos_between(last_, ended) : std::nullopt;
+  if (since) {
+    const auto at_most = static_cast<double>(*since) * (1 + kDrift);
+    at = std::min(now, last_at_ + static_cast<Nanos>(at_most));
   }
   Span span{.began = 0, .ended = at};
-  if (began) span.began = std::max(at - nanos_between(began, ended), last_at_);
+  const auto took = began ? nanos_between(began, ended) : std::nullopt;
+  if (took) span.began = std::max(at - *took, last_at_);
   last_ = ended;
   last_at_ = at;
   return span;

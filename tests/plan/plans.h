@@ -36,7 +36,7 @@ inline Limits just(const BytesByTier& tiers) {
 /// A slow machine, so that the bytes of tiny models take time: every lane has work.
 inline prefetch::CostModel slow_machine() {
   plan::Rates rates;
-  rates.copy = rates.adam = rates.sums = 1e6;
+  rates.copy = rates.adam = rates.sums = rates.device_sums = rates.first_values = 1e6;
   rates.nvme_read = {0.5e6, 1e6};
   rates.nvme_write = {0.4e6, 0.8e6};
   rates.flops = 2e9;

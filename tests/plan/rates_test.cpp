@@ -24,7 +24,9 @@ TEST(Rates, EveryLaneTakesTheTimeOfItsOwnRate) {
   rates.nvme_read = {1e9, 3e9};
   rates.nvme_write = {0.5e9, 0};
   rates.adam = 4e9;
+  rates.first_values = 1e9;
   rates.sums = 8e9;
+  rates.device_sums = 4e9;
   rates.flops = 1e12;
   rates.op_s = 0.25;
   const auto cost = cost_model(rates, schedule::make_lanes());
@@ -36,8 +38,9 @@ TEST(Rates, EveryLaneTakesTheTimeOfItsOwnRate) {
   EXPECT_NEAR(seconds(OpId::kReadState, LaneKind::kNvmeRead, 2e9), 2, 1e-9);
   EXPECT_NEAR(seconds(OpId::kWriteState, LaneKind::kNvmeWrite, 2e9), 4, 1e-9);
   EXPECT_NEAR(seconds(OpId::kAdam, LaneKind::kCpu, 2e9), 0.5, 1e-9);
+  EXPECT_NEAR(seconds(OpId::kInitState, LaneKind::kCpu, 2e9), 2, 1e-9);
   EXPECT_NEAR(seconds(OpId::kAccumulate, LaneKind::kCpu, 2e9), 0.25, 1e-9);
-  EXPECT_NEAR(seconds(OpId::kNorm, LaneKind::kCompute, 2e9), 0.25, 1e-9);
+  EXPECT_NEAR(seconds(OpId::kNorm, LaneKind::kCompute, 2e9), 0.5, 1e-9);
   EXPECT_NEAR(seconds(OpId::kLayerForward, LaneKind::kCompute, 0, 2e12), 2, 1e-9);
   EXPECT_NEAR(seconds(OpId::kDecide, LaneKind::kControl, 0), 0, 1e-9);
 }

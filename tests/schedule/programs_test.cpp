@@ -147,9 +147,9 @@ TEST_P(Programs, KeepTheHostsLanesOffTheDevicesMemory) {
   const Written run(GetParam());
   for (const auto& program : run.programs()) {
     for (const Op& op : program->ops()) {
-      const bool host = op.lane == schedule::lane_of(LaneKind::kCpu) ||
-                        op.lane == schedule::lane_of(LaneKind::kData) ||
-                        op.lane == schedule::lane_of(LaneKind::kControl);
+      const bool host = op.lane != schedule::lane_of(LaneKind::kCompute) &&
+                        op.lane != schedule::lane_of(LaneKind::kHostToDevice) &&
+                        op.lane != schedule::lane_of(LaneKind::kDeviceToHost);
       const auto tier = [&](prefetch::BufferId id) {
         return run.catalog.pools[program->info(id).pool].tier;
       };

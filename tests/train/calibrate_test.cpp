@@ -40,8 +40,8 @@ plan::Rates look(schedule::Options homes, const std::string& nvme_folder,
 TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
   constexpr double kMiB = 1 << 20;
   const Timings timings{
-      .copy = 4, .update = 7, .sum = 2, .drives = nvme::Speed{{1e9, 2e9}, {3e9, 0}, 1.5}};
-  const plan::Rates rates = rates_of(timings);
+      .copy = 4, .host = {7, 2}, .drives = nvme::Speed{{1e9, 2e9}, {3e9, 0}, 1.5}};
+  const plan::Rates rates = rates_of(timings, false);
   EXPECT_DOUBLE_EQ(rates.copy, 16 * kMiB / 4);
   EXPECT_DOUBLE_EQ(rates.adam, (3 + 3 + 1) * 4 * kMiB / 7);
   EXPECT_DOUBLE_EQ(rates.sums, (1 + 1) * 4 * kMiB / 2);
@@ -51,7 +51,17 @@ TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
   EXPECT_EQ(rates.nvme_write.together, 0) << "it was not asked";
   EXPECT_EQ(rates.nvme_overlap, 1.5);
 
-  const plan::Rates host = rates_of(Timings{.update = 1, .sum = 1});
+  EXPECT_EQ(rates.first_values, rates.adam);
+  EXPECT_EQ(rates.device_sums, rates.sums);
+
+  const Timings both{.host = {7, 2}, .device = ArithmeticTimings{14, 8}};
+  EXPECT_DOUBLE_EQ(rates_of(both, true).adam, rates.adam / 2);
+  EXPECT_DOUBLE_EQ(rates_of(both, true).first_values, rates.adam);
+  EXPECT_DOUBLE_EQ(rates_of(both, false).adam, rates.adam);
+  EXPECT_DOUBLE_EQ(rates_of(both, false).sums, rates.sums);
+  EXPECT_DOUBLE_EQ(rates_of(both, false).device_sums, rates.sums / 4);
+
+  const plan::Rates host = rates_of(Timings{.host = {1, 1}}, false);
   EXPECT_EQ(host.copy, plan::Rates{}.copy);
   EXPECT_EQ(host.nvme_read.alone, 0);
   EXPECT_EQ(host.nvme_write.alone, 0);

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/model/row_kernels.h"
 
 namespace sluice::model {
@@ -50,10 +51,15 @@ void look_up(const Lookup& first, const Lookup& second, const at::Tensor& out_NH
 
 void look_up_backward(const at::Tensor& ids_N, const at::Tensor& dx_NH, const at::Tensor& out_VH) {
   out_VH.zero_();
-  if (dx_NH.scalar_type() == at::kFloat) {
-    sum_places<float>(ids_N, dx_NH, out_VH);
-  } else {
-    sum_places<at::BFloat16>(ids_N, dx_NH, out_VH);
+  switch (dx_NH.scalar_type()) {
+    case at::kFloat:
+      return sum_places<float>(ids_N, dx_NH, out_VH);
+    case at::kBFloat16:
+      return sum_places<at::BFloat16>(ids_N, dx_NH, out_VH);
+    case at::kHalf:
+      return sum_places<at::Half>(ids_N, dx_NH, out_VH);
+    default:
+      throw Error(Errc::kLogic, "an embedding's gradient of no dtype");
   }
 }
 
