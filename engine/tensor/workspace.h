@@ -1,6 +1,8 @@
 /// The memory that the ops of a compute lane need beyond their buffers, and who may use it when.
 #pragma once
 
+#include <c10/core/StreamGuard.h>
+
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -13,6 +15,10 @@
 #include "engine/tensor/arena.h"
 
 namespace sluice::tensor {
+
+namespace backend {
+class Reservation;
+}
 
 /// What ops took at most.
 struct Usage {
@@ -47,8 +53,7 @@ class Workspace {
   friend class OpScope;
   friend class Routes;
   friend class Stack;
-  struct Reservation;
-  Workspace(std::unique_ptr<Reservation> reservation, Bytes most);
+  Workspace(std::unique_ptr<backend::Reservation> reservation, Bytes most);
 
   bool contains(const void* p) const;
   void* take_main(Bytes n, std::string_view op);
@@ -57,7 +62,7 @@ class Workspace {
   void give_back_from_elsewhere(void* p);
   void collect_returned();
 
-  std::unique_ptr<Reservation> reservation_;  // null over memory of somebody else's
+  std::unique_ptr<backend::Reservation> reservation_;  // null over memory of somebody else's
   std::byte* base_;
   Arena main_;
   Arena::Fit fit_ = Arena::Fit::kBest;
@@ -91,6 +96,7 @@ class OpScope {
 
   Workspace& workspace_;
   const std::string name_;
+  c10::OptionalStreamGuard stream_;
   bool open_ = true;
 };
 
