@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/tensor/arena.h"
 #include "engine/tensor/view.h"
 #include "gpu/cuda/current.h"
 #include "gpu/device.h"
@@ -69,7 +68,6 @@ void give_back_outside(void* p) noexcept {
 }
 
 struct Reservation::Range {
-  gpu::DeviceHeap heap;
   gpu::DeviceBlock block;
 };
 
@@ -84,10 +82,8 @@ Reservation::Reservation(Bytes most) {
                fmt::format("workspace: the device has {} free, and measuring ops leaves {} of that "
                            "alone; end what else uses the device",
                            format_bytes(free), format_bytes(kLeft)));
-  const Bytes size = std::min(most, free - kLeft);
-  gpu::DeviceHeap heap(round_up(size, Arena::kStep) + kLeft);
-  gpu::DeviceBlock block = heap.allocate(size);
-  range_ = std::make_unique<Range>(Range{std::move(heap), std::move(block)});
+  range_ =
+      std::make_unique<Range>(Range{gpu::DeviceHeap(free).allocate(std::min(most, free - kLeft))});
 }
 
 Reservation::~Reservation() = default;
