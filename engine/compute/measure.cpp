@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/base/host_memory.h"
 #include "engine/compute/model_ops.h"
 #include "engine/schedule/batch.h"
 #include "engine/schedule/catalog.h"
@@ -151,7 +150,7 @@ struct OpCost {
 
 OpCost cost_of(gpu::Stream& stream, const Setup& setup, const train::Numerics& numerics,
                const OpBytes& op) {
-  tensor::Workspace arena = tensor::Workspace::measuring(host_memory().available);
+  tensor::Workspace arena = tensor::Workspace::measuring(gpu::free_memory());
   const auto seconds_of_one = [&] {
     const gpu::Event begin = stream.record();
     stream.run([&] { run_in(arena, setup, numerics, op.local()); });

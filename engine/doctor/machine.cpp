@@ -16,6 +16,7 @@
 
 #include "cpu_adam/isa.h"
 #include "engine/base/cgroup.h"
+#include "engine/base/error.h"
 #include "engine/base/host_memory.h"
 #include "engine/base/machine.h"
 #include "engine/base/pages.h"
@@ -183,11 +184,15 @@ std::vector<Finding> file_limits() {
   return {files, bytes};
 }
 
-Finding device() {
-  const gpu::Device d = gpu::device();
-  std::string found = fmt::format("{}, {}", d.name, format_bytes(d.memory));
-  if (d.unified) found += ": this build computes on the processor, in host memory";
-  return {Verdict::kOk, "device", std::move(found), ""};
+Finding device(const std::function<gpu::Device()>& ask) {
+  try {
+    const gpu::Device d = ask();
+    std::string found = fmt::format("{}, {}", d.name, format_bytes(d.memory));
+    if (d.unified) found += ": this build computes on the processor, in host memory";
+    return {Verdict::kOk, "device", std::move(found), ""};
+  } catch (const Error& error) {
+    return {Verdict::kMissing, "device", error.what(), "no run of this build starts without it"};
+  }
 }
 
 }  // namespace sluice::doctor

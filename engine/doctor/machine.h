@@ -5,9 +5,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <vector>
 
 #include "engine/doctor/finding.h"
+#include "gpu/device.h"
 
 namespace sluice::doctor {
 
@@ -29,6 +31,7 @@ Finding locked_memory();
 /// `ulimit -n` and `ulimit -f`.
 std::vector<Finding> file_limits();
 
-Finding device();
+/// Missing where it cannot be reached. A test has its own to `ask`.
+Finding device(const std::function<gpu::Device()>& ask = gpu::device);
 
 }  // namespace sluice::doctor

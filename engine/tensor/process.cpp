@@ -13,8 +13,10 @@
 #include <array>
 #include <cstdlib>
 #include <set>
+#include <span>
 
 #include "engine/base/error.h"
+#include "engine/tensor/backend.h"
 
 // LibTorch links MKL into itself and exports what mkl_cbwr_get() calls; null where it has no MKL.
 extern "C" __attribute__((weak)) int mkl_serv_cbwr_get(int what);
@@ -22,10 +24,7 @@ extern "C" __attribute__((weak)) int mkl_serv_cbwr_get(int what);
 namespace sluice::tensor {
 namespace {
 
-struct Variable {
-  const char* name;
-  const char* value;
-};
+using backend::Variable;
 
 constexpr std::array kVariables{
     // Idle OpenMP threads sleep, so that the other lanes get the cores.
@@ -39,6 +38,19 @@ constexpr std::array kVariables{
     // The same for LibTorch's own cache of primitives.
     Variable{"LRU_CACHE_CAPACITY", "64"},
 };
+
+/// Whether anything was missing.
+bool set_missing(std::span<const Variable> variables) {
+  bool changed = false;
+  for (const Variable& variable : variables) {
+    // MKL would take a name without a value as one: then it turns the mode off.
+    const char* set = std::getenv(variable.name);
+    if (set != nullptr && *set != 0) continue;
+    ::setenv(variable.name, variable.value, 1);
+    changed = true;
+  }
+  return changed;
+}
 
 std::string instructions() {
   std::set<std::string> known;
@@ -76,16 +88,10 @@ std::string onednn_limit() {
 }  // namespace
 
 void require_process_environment(char** argv) {
-  bool changed = false;
-  for (const Variable& variable : kVariables) {
-    // MKL would take a name without a value as one: then it turns the mode off.
-    const char* set = std::getenv(variable.name);
-    if (set != nullptr && *set != 0) continue;
-    ::setenv(variable.name, variable.value, 1);
-    changed = true;
-  }
+  const bool of_every_build = set_missing(kVariables);
+  const bool of_this_build = set_missing(backend::variables());
   // If it cannot be started again the run is slower, not wrong: MKL reads its own when first used.
-  if (changed) ::execv("/proc/self/exe", argv);
+  if (of_every_build || of_this_build) ::execv("/proc/self/exe", argv);
 }
 
 void set_compute_threads(int threads) {
@@ -105,6 +111,7 @@ void set_deterministic() {
   context.setDeterministicAlgorithms(/*b=*/true, /*warn_only=*/false);
   // Otherwise every fresh tensor is filled with NaN first, which costs a pass over memory.
   context.setDeterministicFillUninitializedMemory(false);
+  backend::set_deterministic();
 }
 
 CodePaths code_paths() {

@@ -7,6 +7,17 @@
 #include "engine/base/error.h"
 
 namespace sluice::tensor {
+namespace {
+
+// With the device named LibTorch does not ask the driver whose memory it is.
+at::Tensor over(void* data, at::IntArrayRef sizes, at::ScalarType type) {
+  return at::for_blob(data, sizes)
+      .options(at::TensorOptions(type).device(device()))
+      .target_device(device())
+      .make_tensor();
+}
+
+}  // namespace
 
 at::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
@@ -25,25 +36,19 @@ at::Tensor view(void* data, at::IntArrayRef sizes, DType dtype) {
   SLUICE_CHECK(address % c10::gAlignment == 0, kLogic,
                fmt::format("a tensor at {:#x}: its bits are promised on multiples of {} only",
                            address, c10::gAlignment));
-  return at::from_blob(data, sizes, at::TensorOptions(scalar_type(dtype)));
-}
-
-void clear(std::span<std::byte> bytes) {
-  at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())},
-                at::TensorOptions(at::kByte))
-      .zero_();
+  return over(data, sizes, scalar_type(dtype));
 }
 
 at::Tensor view_int32(std::int32_t* data, at::IntArrayRef sizes) {
-  return at::from_blob(data, sizes, at::TensorOptions(at::kInt));
+  return over(data, sizes, at::kInt);
 }
 
 at::Tensor view_fp64(double* data, at::IntArrayRef sizes) {
-  return at::from_blob(data, sizes, at::TensorOptions(at::kDouble));
+  return over(data, sizes, at::kDouble);
 }
 
 at::Tensor view_int64(std::int64_t* data, at::IntArrayRef sizes) {
-  return at::from_blob(data, sizes, at::TensorOptions(at::kLong));
+  return over(data, sizes, at::kLong);
 }
 
 }  // namespace sluice::tensor

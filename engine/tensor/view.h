@@ -10,6 +10,9 @@
 
 namespace sluice::tensor {
 
+/// Where ops compute, and every view lies: the CPU, or the first CUDA device.
+at::Device device();
+
 at::ScalarType scalar_type(DType dtype);
 
 /// A contiguous tensor over `data`, which begins on a multiple of 64 bytes: kernels may choose
@@ -19,7 +22,8 @@ at::ScalarType scalar_type(DType dtype);
 /// Owns    nothing: the memory must outlive the tensor and everything that shares its storage
 /// Throws  kLogic when it begins elsewhere
 at::Tensor view(void* data, at::IntArrayRef sizes, DType dtype);
-/// All of them become zero.
+/// All of them become zero; with a device that is not the host, in the order of the stream whose
+/// work the thread is in.
 void clear(std::span<std::byte> bytes);
 /// Of other types, begun anywhere: tokens, targets, a loss. No sum goes over them.
 at::Tensor view_int32(std::int32_t* data, at::IntArrayRef sizes);

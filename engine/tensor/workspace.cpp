@@ -2,17 +2,14 @@
 
 #include <fmt/format.h>
 #include <omp.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <exception>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/tensor/backend.h"
 
 namespace sluice::tensor {
 namespace {
@@ -41,54 +38,7 @@ bool is_openmp_worker() {
   return omp_get_level() > 0 && omp_get_thread_num() > 0;
 }
 
-void* malloc_aligned(Bytes n) {
-  void* p = std::aligned_alloc(Arena::kStep, round_up(n, Arena::kStep));
-  SLUICE_CHECK(p != nullptr, kBudget,
-               fmt::format("LibTorch asked for {} outside an op and the machine has no more memory",
-                           format_bytes(n)));
-  return p;
-}
-
 }  // namespace
-
-// Addresses without memory. Pages are made accessible as the arenas grow into them, so this works
-// where the kernel does not overcommit.
-struct Workspace::Reservation {
-  static constexpr Bytes kCommit = 64_MiB;
-
-  /// Half for each arena; less where `ulimit -v` leaves less.
-  explicit Reservation(Bytes arena) : size(2 * round_up(std::max<Bytes>(arena, 1), kCommit)) {
-    void* p = MAP_FAILED;
-    while (true) {
-      p = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      if (p != MAP_FAILED || size <= 2 * kCommit) break;
-      size = 2 * round_up(size / 4, kCommit);
-    }
-    SLUICE_CHECK(p != MAP_FAILED, kEnv,
-                 fmt::format("workspace: the system refused {} of addresses to measure ops in "
-                             "({}); raise `ulimit -v`",
-                             format_bytes(size), std::strerror(errno)));
-    base = static_cast<std::byte*>(p);
-  }
-  Reservation(Reservation&&) = delete;
-  ~Reservation() { munmap(base, size); }
-
-  // Makes [begin, begin + used) readable and writable, given that [begin, begin + committed) is.
-  void commit(std::byte* begin, Bytes& committed, Bytes used) const {
-    if (used <= committed) return;
-    const Bytes wanted = round_up(used, kCommit);
-    SLUICE_CHECK(mprotect(begin + committed, wanted - committed, PROT_READ | PROT_WRITE) == 0,
-                 kBudget,
-                 fmt::format("workspace: an op needs {} and the machine has no more memory ({})",
-                             format_bytes(used), std::strerror(errno)));
-    committed = wanted;
-  }
-
-  Bytes size;
-  std::byte* base = nullptr;
-  Bytes main_committed = 0;
-  Bytes side_committed = 0;
-};
 
 Workspace::Workspace(std::span<std::byte> memory, Bytes side)
     : base_(memory.data()),
@@ -103,17 +53,17 @@ Workspace::Workspace(std::span<std::byte> memory, Bytes side)
   enlist(this);
 }
 
-Workspace::Workspace(std::unique_ptr<Reservation> reservation, Bytes most)
+Workspace::Workspace(std::unique_ptr<backend::Reservation> reservation, Bytes most)
     : reservation_(std::move(reservation)),
-      base_(reservation_->base),
-      main_(std::min(most, reservation_->size / 2)),
-      side_base_(base_ + reservation_->size / 2),
-      side_(main_.capacity()) {
+      base_(reservation_->main()),
+      main_(std::min(most, reservation_->main_size())),
+      side_base_(base_ + reservation_->main_size()),
+      side_(std::min(most, reservation_->side_size())) {
   enlist(this);
 }
 
 Workspace Workspace::measuring(Bytes most) {
-  return {std::make_unique<Reservation>(most), most};
+  return {std::make_unique<backend::Reservation>(most), most};
 }
 
 Workspace::~Workspace() {
@@ -141,7 +91,7 @@ void* Workspace::take_main(Bytes n, std::string_view op) {
   if (!offset && fit_ == Arena::Fit::kEnd) {
     const std::scoped_lock lock(mutex_);
     spilled_ += n;
-    return malloc_aligned(n);
+    return backend::take_outside(n);
   }
   SLUICE_CHECK(
       offset, kBudget,
@@ -152,7 +102,7 @@ void* Workspace::take_main(Bytes n, std::string_view op) {
           reservation_ ? ", all that this machine has for it" : ", more than was measured"));
   if (reservation_) {
     try {
-      reservation_->commit(base_, reservation_->main_committed, main_.peak());
+      reservation_->commit_main(main_.peak());
     } catch (...) {
       main_.give_back(*offset);
       throw;
@@ -165,14 +115,14 @@ void* Workspace::take_side(Bytes n) {
   const std::scoped_lock lock(mutex_);
   const auto offset = side_.take(n);
   // The order of workers decides how the side arena breaks into pieces. A run must not fail by
-  // that, so what does not fit comes from malloc and is reported.
+  // that, so what does not fit comes from outside and is reported.
   if (!offset) {
     spilled_ += n;
-    return malloc_aligned(n);
+    return backend::take_outside(n);
   }
   if (reservation_) {
     try {
-      reservation_->commit(side_base_, reservation_->side_committed, side_.peak());
+      reservation_->commit_side(side_.peak());
     } catch (...) {
       side_.give_back(*offset);
       throw;
@@ -204,7 +154,7 @@ void Workspace::collect_returned() {
 }
 
 OpScope::OpScope(Workspace& workspace, std::string_view op_name)
-    : workspace_(workspace), name_(op_name) {
+    : workspace_(workspace), name_(op_name), stream_(backend::stream_of_ops()) {
   workspace_.collect_returned();
   SLUICE_CHECK(workspace_.main_.pieces() == 0, kLogic,
                fmt::format("op {}: its workspace still holds {} tensors of an earlier op", name_,
@@ -219,6 +169,7 @@ OpScope::OpScope(Workspace& workspace, std::string_view op_name)
 
 void OpScope::leave() noexcept {
   open_ = false;
+  stream_.reset();
   this_threads_scope = nullptr;
   active = nullptr;
 }
@@ -255,7 +206,7 @@ void* Routes::take(Bytes n) {
   if (OpScope* scope = this_threads_scope) return scope->workspace_.take_main(n, scope->name_);
   Workspace* workspace = active.load();
   if (workspace != nullptr && is_openmp_worker()) return workspace->take_side(n);
-  return malloc_aligned(n);
+  return backend::take_outside(n);
 }
 
 void Routes::give_back(void* p) noexcept {
@@ -272,7 +223,7 @@ void Routes::give_back(void* p) noexcept {
       if (workspace->contains(p)) return workspace->give_back_from_elsewhere(p);
     }
   }
-  std::free(p);
+  backend::give_back_outside(p);
 }
 
 }  // namespace sluice::tensor

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/doctor/drives.h"
 #include "engine/doctor/finding.h"
@@ -127,6 +128,14 @@ TEST(Limits, MemoryThatCannotBeLockedIsNoticedByLockingSome) {
   const Finding f = locked_memory();
   EXPECT_EQ(f.verdict, Verdict::kLess);
   EXPECT_THAT(f.found, HasSubstr("1.0 MiB: 64.0 MiB could not"));
+}
+
+TEST(Device, ThatCannotBeReachedIsMissingForTheReasonItGives) {
+  const Finding f = device([]() -> gpu::Device { throw Error(Errc::kDevice, "no driver"); });
+  EXPECT_EQ(f.verdict, Verdict::kMissing);
+  EXPECT_THAT(f.found, HasSubstr("no driver"));
+  EXPECT_THAT(f.fix, Not(IsEmpty()));
+  EXPECT_EQ(device([] { return gpu::Device{"card", 1_GiB, false}; }).verdict, Verdict::kOk);
 }
 
 TEST(Folder, ThatIsNotThereYetIsJudgedByItsParentAndNothingIsLeft) {
