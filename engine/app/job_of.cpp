@@ -84,6 +84,7 @@ train::Job job_of(const config::Config& config, const std::string& folder) {
   job.version = SLUICE_VERSION;
   job.compute_threads = config.compute.threads;
   job.loss_chunk = config.compute.loss_chunk;
+  job.mlp_chunk = config.compute.mlp_chunk;
   job.execution = config.execution;
   job.tiers = config.tiers;
   job.aio = config.aio;

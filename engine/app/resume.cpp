@@ -182,6 +182,7 @@ void restore_numerics(const checkpoint::Settings& saved, config::Config& config)
   };
   restore("compute.threads", config.compute.threads, 4096);  // as docs/config.md has them
   restore("compute.loss_chunk", config.compute.loss_chunk, 1 << 30);
+  restore("compute.mlp_chunk", config.compute.mlp_chunk, 1 << 30);
 }
 
 void compare_settings(const checkpoint::Settings& saved, const checkpoint::Settings& now,

@@ -139,6 +139,7 @@ bool take_folder(Start& start, const train::Session& session) {
   remove_leftovers(folder);
   start.config.compute.threads = static_cast<unsigned>(session.numerics().threads);
   start.config.compute.loss_chunk = session.numerics().loss_chunk;
+  start.config.compute.mlp_chunk = session.numerics().mlp_chunk;
   describe_run(start.config,
                describe_machine(session.numerics().threads, start.config.cpu_adam.isa));
   return true;

@@ -164,9 +164,11 @@ struct Call {
       case OpId::kEmbedForward:
         return model::embed_forward(decoder(), weights(), tokens(), positions(), output());
       case OpId::kLayerForward:
-        return model::layer_forward(decoder(), weights(), places(), input(), output());
+        return model::layer_forward(decoder(), weights(), places(), input(), numerics.mlp_chunk,
+                                    output());
       case OpId::kLayerForwardKeep:
-        return model::layer_forward_keep(decoder(), weights(), places(), input(), output(), kept());
+        return model::layer_forward_keep(decoder(), weights(), places(), input(),
+                                         numerics.mlp_chunk, output(), kept());
       case OpId::kHeadTrain: {
         Gradients grads = gradients();
         model::head_train(decoder(), weights(), input(), targets(), scale(), numerics.loss_chunk,
@@ -178,14 +180,14 @@ struct Call {
                                 loss());
       case OpId::kLayerBackward: {
         Gradients grads = gradients();
-        model::layer_backward(decoder(), weights(), places(), input(), output_gradient(), grads,
-                              input_gradient());
+        model::layer_backward(decoder(), weights(), places(), input(), output_gradient(),
+                              numerics.mlp_chunk, grads, input_gradient());
         return grads.check_complete();
       }
       case OpId::kLayerBackwardKept: {
         Gradients grads = gradients();
         model::layer_backward_kept(decoder(), weights(), places(), input(), output_gradient(),
-                                   kept(), grads, input_gradient());
+                                   kept(), numerics.mlp_chunk, grads, input_gradient());
         return grads.check_complete();
       }
       case OpId::kEmbedBackward: {

@@ -39,6 +39,7 @@ struct PrecisionOptions {
 struct ComputeOptions {
   std::optional<unsigned> threads;         ///< nullopt = auto: the cores
   std::optional<std::int64_t> loss_chunk;  ///< nullopt = auto
+  std::optional<std::int64_t> mlp_chunk;   ///< nullopt = auto
 };
 
 struct CheckpointOptions {

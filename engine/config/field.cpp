@@ -202,6 +202,10 @@ std::vector<Field> numeric_fields() {
           "How many columns of the vocabulary the output layer takes at a time; another number "
           "gives other bits",
           &C::compute, &ComputeOptions::loss_chunk),
+      key("compute.mlp_chunk", or_auto(whole(1, 1 << 30)),
+          "How many tokens the MLP of a layer takes at a time: fewer need less memory; another "
+          "number gives other bits. auto takes all of a micro-batch but a long one's",
+          &C::compute, &ComputeOptions::mlp_chunk),
   };
 }
 

@@ -30,20 +30,23 @@ void embed_backward(const shape::Decoder& decoder, const at::Tensor& tokens_BS,
                     const at::Tensor& positions_BS, const at::Tensor& dx_BSH, GradSink& grads);
 
 /// A token sees those of its document that stand before it.
+///
+/// mlp_chunk  so many tokens have gate and up at a time; part of a run's numbers
 void layer_forward(const shape::Decoder& decoder, const ParamSource& params, const Places& places,
-                   const at::Tensor& x_BSH, at::Tensor out_BSH);
+                   const at::Tensor& x_BSH, std::int64_t mlp_chunk, at::Tensor out_BSH);
 /// Recomputes what it needs of the forward (all but the last product).
 void layer_backward(const shape::Decoder& decoder, const ParamSource& params, const Places& places,
-                    const at::Tensor& x_BSH, const at::Tensor& dy_BSH, GradSink& grads,
-                    at::Tensor out_dx_BSH);
+                    const at::Tensor& x_BSH, const at::Tensor& dy_BSH, std::int64_t mlp_chunk,
+                    GradSink& grads, at::Tensor out_dx_BSH);
 
 /// The same pair for a layer that keeps its forward: the same bits. Forward fills `kept` whole.
 void layer_forward_keep(const shape::Decoder& decoder, const ParamSource& params,
-                        const Places& places, const at::Tensor& x_BSH, at::Tensor out_BSH,
-                        const KeptLayer& kept);
+                        const Places& places, const at::Tensor& x_BSH, std::int64_t mlp_chunk,
+                        at::Tensor out_BSH, const KeptLayer& kept);
 void layer_backward_kept(const shape::Decoder& decoder, const ParamSource& params,
                          const Places& places, const at::Tensor& x_BSH, const at::Tensor& dy_BSH,
-                         KeptLayer kept, GradSink& grads, at::Tensor out_dx_BSH);
+                         KeptLayer kept, std::int64_t mlp_chunk, GradSink& grads,
+                         at::Tensor out_dx_BSH);
 
 /// Final norm, head and cross entropy, forward and backward in one op. A negative target is none:
 /// that token has no loss and no gradient.

@@ -16,13 +16,14 @@ at::Tensor rows(const shape::Decoder& d, const at::Tensor& x_BSH) {
 }
 
 /// Backward, once the forward is there again: takes `kept` over and drops each part at its last
-/// use.
+/// use. Without gate and up in it, these are made again.
 void backward(const shape::Decoder& d, const ParamSource& params, const Places& places,
               const at::Tensor& x_BSH, const at::Tensor& dy_BSH, Normed n1, Normed n2,
-              KeptLayer kept, GradSink& grads, const at::Tensor& out_dx_BSH) {
+              KeptLayer kept, std::int64_t mlp_chunk, GradSink& grads,
+              const at::Tensor& out_dx_BSH) {
   const at::Tensor x = rows(d, x_BSH);
   const at::Tensor dy = rows(d, dy_BSH);
-  at::Tensor dn2 = mlp_backward(d, params, grads, n2.y_NH, std::move(kept.mlp), dy);
+  at::Tensor dn2 = mlp_backward(d, params, grads, n2.y_NH, std::move(kept.mlp), mlp_chunk, dy);
   n2.y_NH.reset();
   at::Tensor dmid = backward(mlp_norm(d), params, grads, kept.mid_NH, n2, dn2).add_(dy);
   dn2.reset();
@@ -38,18 +39,19 @@ void backward(const shape::Decoder& d, const ParamSource& params, const Places& 
 }  // namespace
 
 void layer_forward(const shape::Decoder& d, const ParamSource& params, const Places& places,
-                   const at::Tensor& x_BSH, at::Tensor out_BSH) {
+                   const at::Tensor& x_BSH, std::int64_t mlp_chunk, at::Tensor out_BSH) {
   const c10::NoGradGuard no_graph;
   const at::Tensor x = rows(d, x_BSH);
   at::Tensor context =
       attend(d, params, forward(attention_norm(d), params, x).y_NH, places).context_NQ;
   const at::Tensor mid = forward(attention_output(d), params, std::exchange(context, {})).add_(x);
-  const MlpInputs inputs = mlp_forward_inputs(d, params, forward(mlp_norm(d), params, mid).y_NH);
-  rows(d, out_BSH).copy_(mlp_forward_output(d, params, inputs).add_(mid));
+  mlp_forward(d, params, forward(mlp_norm(d), params, mid).y_NH, mid, mlp_chunk, /*keep=*/{},
+              rows(d, out_BSH));
 }
 
 void layer_forward_keep(const shape::Decoder& d, const ParamSource& params, const Places& places,
-                        const at::Tensor& x_BSH, at::Tensor out_BSH, const KeptLayer& kept) {
+                        const at::Tensor& x_BSH, std::int64_t mlp_chunk, at::Tensor out_BSH,
+                        const KeptLayer& kept) {
   const c10::NoGradGuard no_graph;
   const at::Tensor x = rows(d, x_BSH);
   {
@@ -61,37 +63,31 @@ void layer_forward_keep(const shape::Decoder& d, const ParamSource& params, cons
     kept.attended.logsumexp_Nh.copy_(a.logsumexp_Nh);
   }
   kept.mid_NH.copy_(forward(attention_output(d), params, kept.attended.context_NQ).add_(x));
-  {
-    const MlpInputs inputs =
-        mlp_forward_inputs(d, params, forward(mlp_norm(d), params, kept.mid_NH).y_NH);
-    if (inputs.gate_NI.defined()) kept.mlp.gate_NI.copy_(inputs.gate_NI);
-    kept.mlp.up_NI.copy_(inputs.up_NI);
-  }
-  rows(d, out_BSH).copy_(mlp_forward_output(d, params, kept.mlp).add_(kept.mid_NH));
+  mlp_forward(d, params, forward(mlp_norm(d), params, kept.mid_NH).y_NH, kept.mid_NH, mlp_chunk,
+              kept.mlp, rows(d, out_BSH));
 }
 
 void layer_backward(const shape::Decoder& d, const ParamSource& params, const Places& places,
-                    const at::Tensor& x_BSH, const at::Tensor& dy_BSH, GradSink& grads,
-                    at::Tensor out_dx_BSH) {
+                    const at::Tensor& x_BSH, const at::Tensor& dy_BSH, std::int64_t mlp_chunk,
+                    GradSink& grads, at::Tensor out_dx_BSH) {
   const c10::NoGradGuard no_graph;
   const at::Tensor x = rows(d, x_BSH);
   Normed n1 = forward(attention_norm(d), params, x);
   KeptLayer again{attend(d, params, n1.y_NH, places), {}, {}};
   again.mid_NH = forward(attention_output(d), params, again.attended.context_NQ).add_(x);
   Normed n2 = forward(mlp_norm(d), params, again.mid_NH);
-  again.mlp = mlp_forward_inputs(d, params, n2.y_NH);
-  backward(d, params, places, x_BSH, dy_BSH, std::move(n1), std::move(n2), std::move(again), grads,
-           out_dx_BSH);
+  backward(d, params, places, x_BSH, dy_BSH, std::move(n1), std::move(n2), std::move(again),
+           mlp_chunk, grads, out_dx_BSH);
 }
 
 void layer_backward_kept(const shape::Decoder& d, const ParamSource& params, const Places& places,
                          const at::Tensor& x_BSH, const at::Tensor& dy_BSH, KeptLayer kept,
-                         GradSink& grads, at::Tensor out_dx_BSH) {
+                         std::int64_t mlp_chunk, GradSink& grads, at::Tensor out_dx_BSH) {
   const c10::NoGradGuard no_graph;
   Normed n1 = forward(attention_norm(d), params, rows(d, x_BSH));
   Normed n2 = forward(mlp_norm(d), params, kept.mid_NH);
-  backward(d, params, places, x_BSH, dy_BSH, std::move(n1), std::move(n2), std::move(kept), grads,
-           out_dx_BSH);
+  backward(d, params, places, x_BSH, dy_BSH, std::move(n1), std::move(n2), std::move(kept),
+           mlp_chunk, grads, out_dx_BSH);
 }
 
 }  // namespace sluice::model

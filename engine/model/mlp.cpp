@@ -1,6 +1,13 @@
 #include "engine/model/mlp.h"
 
+#include <ATen/ops/empty_like.h>
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
+
+#include "engine/base/error.h"
+#include "engine/model/gradient_sums.h"
 
 namespace sluice::model {
 namespace {
@@ -22,6 +29,53 @@ Linear up(const shape::Decoder& d) {
   return make_linear(d, Role::kUpWeight, Role::kUpBias);
 }
 
+/// Some of the tokens: their rows of what there is.
+struct Tokens {
+  std::int64_t begin;
+  std::int64_t n;
+
+  at::Tensor of(const at::Tensor& t) const { return t.defined() ? t.narrow(0, begin, n) : t; }
+  MlpInputs of(const MlpInputs& inputs) const { return {of(inputs.gate_NI), of(inputs.up_NI)}; }
+};
+
+template <class Body>
+void for_chunks(std::int64_t tokens, std::int64_t chunk, Body body) {
+  SLUICE_CHECK(chunk > 0, kLogic, fmt::format("mlp_chunk: asked {} tokens", chunk));
+  for (std::int64_t begin = 0; begin < tokens; begin += chunk) {
+    body(Tokens{begin, std::min(chunk, tokens - begin)});
+  }
+}
+
+bool is_there(const MlpInputs& inputs) {
+  return inputs.up_NI.defined();
+}
+
+MlpInputs forward_inputs(const shape::Decoder& d, const ParamSource& params,
+                         const at::Tensor& n_NH) {
+  MlpInputs inputs;
+  if (gated(d)) inputs.gate_NI = forward(gate(d), params, n_NH);
+  inputs.up_NI = forward(up(d), params, n_NH);
+  return inputs;
+}
+
+MlpInputs copied(const MlpInputs& inputs, const MlpInputs& to) {
+  if (inputs.gate_NI.defined()) to.gate_NI.copy_(inputs.gate_NI);
+  to.up_NI.copy_(inputs.up_NI);
+  return to;
+}
+
+at::Tensor backward_at_once(const shape::Decoder& d, const ParamSource& params, GradSink& grads,
+                            const at::Tensor& n_NH, MlpInputs&& inputs, const at::Tensor& dy_NH) {
+  at::Tensor dproduct =
+      backward(mlp_output(d), params, grads, activate(d.activation, inputs), dy_NH);
+  MlpInputs dinputs =
+      activate_backward(d.activation, std::move(inputs), std::exchange(dproduct, {}));
+  if (!gated(d)) return backward(up(d), params, grads, n_NH, dinputs.up_NI);
+  at::Tensor dn = backward(gate(d), params, grads, n_NH, dinputs.gate_NI);
+  dinputs.gate_NI.reset();
+  return dn.add_(backward(up(d), params, grads, n_NH, dinputs.up_NI));
+}
+
 }  // namespace
 
 std::vector<Linear> mlp_inputs(const shape::Decoder& d) {
@@ -33,29 +87,33 @@ Linear mlp_output(const shape::Decoder& d) {
   return make_linear(d, Role::kDownWeight, Role::kDownBias);
 }
 
-MlpInputs mlp_forward_inputs(const shape::Decoder& d, const ParamSource& params,
-                             const at::Tensor& n_NH) {
-  MlpInputs inputs;
-  if (gated(d)) inputs.gate_NI = forward(gate(d), params, n_NH);
-  inputs.up_NI = forward(up(d), params, n_NH);
-  return inputs;
-}
-
-at::Tensor mlp_forward_output(const shape::Decoder& d, const ParamSource& params,
-                              const MlpInputs& inputs) {
-  return forward(mlp_output(d), params, activate(d.activation, inputs));
+void mlp_forward(const shape::Decoder& d, const ParamSource& params, const at::Tensor& n_NH,
+                 const at::Tensor& mid_NH, std::int64_t chunk, const MlpInputs& keep,
+                 const at::Tensor& out_NH) {
+  for_chunks(n_NH.size(0), chunk, [&](Tokens some) {
+    MlpInputs inputs = forward_inputs(d, params, some.of(n_NH));
+    if (is_there(keep)) inputs = copied(inputs, some.of(keep));
+    const at::Tensor y = forward(mlp_output(d), params, activate(d.activation, inputs));
+    some.of(out_NH).copy_(y.add_(some.of(mid_NH)));
+  });
 }
 
 at::Tensor mlp_backward(const shape::Decoder& d, const ParamSource& params, GradSink& grads,
-                        const at::Tensor& n_NH, MlpInputs&& inputs, const at::Tensor& dy_NH) {
-  at::Tensor dproduct =
-      backward(mlp_output(d), params, grads, activate(d.activation, inputs), dy_NH);
-  MlpInputs dinputs =
-      activate_backward(d.activation, std::move(inputs), std::exchange(dproduct, {}));
-  if (!gated(d)) return backward(up(d), params, grads, n_NH, dinputs.up_NI);
-  at::Tensor dn = backward(gate(d), params, grads, n_NH, dinputs.gate_NI);
-  dinputs.gate_NI.reset();
-  return dn.add_(backward(up(d), params, grads, n_NH, dinputs.up_NI));
+                        const at::Tensor& n_NH, MlpInputs&& kept, std::int64_t chunk,
+                        const at::Tensor& dy_NH) {
+  if (chunk >= n_NH.size(0)) {
+    MlpInputs all = is_there(kept) ? std::move(kept) : forward_inputs(d, params, n_NH);
+    return backward_at_once(d, params, grads, n_NH, std::move(all), dy_NH);
+  }
+  const at::Tensor dn_NH = at::empty_like(n_NH);
+  GradientSums sums(grads);
+  for_chunks(n_NH.size(0), chunk, [&](Tokens some) {
+    const at::Tensor n = some.of(n_NH);
+    MlpInputs inputs = is_there(kept) ? some.of(kept) : forward_inputs(d, params, n);
+    some.of(dn_NH).copy_(backward_at_once(d, params, sums, n, std::move(inputs), some.of(dy_NH)));
+  });
+  sums.write();
+  return dn_NH;
 }
 
 }  // namespace sluice::model

@@ -147,6 +147,14 @@ void check_total(const Decoder& d, const Segment& layer) {
                           layers, each, kMaxParameters));
 }
 
+/// `n` in as few equal parts as are no larger than `at_most`, but for rounding up to 16.
+std::int64_t equal_parts(std::int64_t n, std::int64_t at_most) {
+  const std::int64_t parts = (n + at_most - 1) / at_most;
+  if (parts <= 1) return n;
+  const std::int64_t equal = (n + parts - 1) / parts;
+  return (equal + 15) / 16 * 16;
+}
+
 }  // namespace
 
 std::uint64_t TensorSpec::numel() const {
@@ -227,11 +235,12 @@ double forward_flops(const Model& model, const Block& block, std::int64_t batch,
 std::int64_t auto_loss_chunk(const Decoder& d, std::int64_t tokens) {
   constexpr std::int64_t kAlwaysFine = 1 << 24;  // elements: 64 MiB of fp32
   const std::int64_t elems = std::max(kAlwaysFine, 4 * tokens * d.hidden);
-  const std::int64_t at_most = std::max<std::int64_t>(elems / tokens, 128);
-  const std::int64_t parts = (d.vocab + at_most - 1) / at_most;
-  if (parts <= 1) return d.vocab;
-  const std::int64_t equal = (d.vocab + parts - 1) / parts;
-  return (equal + 15) / 16 * 16;
+  return equal_parts(d.vocab, std::max<std::int64_t>(elems / tokens, 128));
+}
+
+std::int64_t auto_mlp_chunk(const Decoder& d, std::int64_t tokens) {
+  constexpr std::int64_t kAlwaysFine = 8192;
+  return equal_parts(tokens, std::max(kAlwaysFine, 4 * d.hidden));
 }
 
 }  // namespace sluice::shape

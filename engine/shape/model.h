@@ -93,4 +93,9 @@ double forward_flops(const Model& model, const Block& block, std::int64_t batch,
 /// equal parts of about that size.
 std::int64_t auto_loss_chunk(const Decoder& decoder, std::int64_t tokens);
 
+/// Tokens that a layer's MLP takes at a time, of micro-batches of `tokens` tokens: all of them up
+/// to where several chunks would save less than the fp32 sums of their weight gradients take, and
+/// 8192; else equal parts of about that size.
+std::int64_t auto_mlp_chunk(const Decoder& decoder, std::int64_t tokens);
+
 }  // namespace sluice::shape

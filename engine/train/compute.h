@@ -22,6 +22,7 @@ namespace sluice::train {
 struct Numerics {
   int threads = 1;              ///< of LibTorch
   std::int64_t loss_chunk = 0;  ///< vocabulary columns of the head at a time
+  std::int64_t mlp_chunk = 0;   ///< tokens of a layer's MLP at a time
 };
 
 /// What ops took at most beyond their buffers.

@@ -63,6 +63,7 @@ struct Job {
   Bytes shard_size = 5_GiB;                 ///< most of one file in final/
   std::optional<unsigned> compute_threads;  ///< nullopt = auto: the cores
   std::optional<std::int64_t> loss_chunk;   ///< nullopt = auto
+  std::optional<std::int64_t> mlp_chunk;    ///< nullopt = auto
   Execution execution = Execution::kOverlapped;
   memory::Options tiers;
   nvme::Options aio;

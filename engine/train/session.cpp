@@ -130,6 +130,8 @@ Numerics choose_numerics(const Job& job, const schedule::Setup& setup) {
       job.compute_threads.value_or(std::max(1U, std::thread::hardware_concurrency())));
   numerics.loss_chunk = job.loss_chunk.value_or(
       shape::auto_loss_chunk(setup.model->decoder, setup.micro_batch_tokens()));
+  numerics.mlp_chunk = job.mlp_chunk.value_or(
+      shape::auto_mlp_chunk(setup.model->decoder, setup.micro_batch_tokens()));
   return numerics;
 }
 
@@ -211,6 +213,7 @@ Session::Session(const Job& job, Inputs inputs)
   numerics_ = choose_numerics(job_, setup_);
   job_.settings["compute.threads"] = std::to_string(numerics_.threads);
   job_.settings["compute.loss_chunk"] = std::to_string(numerics_.loss_chunk);
+  job_.settings["compute.mlp_chunk"] = std::to_string(numerics_.mlp_chunk);
   job_.settings["train.steps"] = std::to_string(steps_);
   job_.settings["data.train, samples"] = std::to_string(train_.samples());
   job_.settings["data.train, contents"] = contents_of(train_);

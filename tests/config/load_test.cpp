@@ -42,7 +42,7 @@ TEST(Load, EveryTypeIsRead) {
       "scheduler: {warmup_steps: 1k, min_lr_ratio: 10%}\n"
       "tiers: {gpu: {limit: 24GiB}, cpu: {limit: 80%, reserve: 512 MiB}}\n"
       "aio: {direct: true, block_size: auto, queue_depth: 8, threads: 3}\n"
-      "compute: {threads: 2, loss_chunk: auto}\n"
+      "compute: {threads: 2, loss_chunk: auto, mlp_chunk: 4096}\n"
       "zero_optimization: {offload_param: {device: none}, offload_optimizer: {device: nvme}, "
       "sub_group_size: 64MiB}\n"
       "logging: {level: warning, progress: false}\n"
@@ -68,6 +68,7 @@ TEST(Load, EveryTypeIsRead) {
   EXPECT_EQ(c.aio.threads, 3U);
   EXPECT_EQ(c.compute.threads, 2U);
   EXPECT_EQ(c.compute.loss_chunk, std::nullopt);
+  EXPECT_EQ(c.compute.mlp_chunk, 4096);
   EXPECT_EQ(c.zero_optimization.offload_param, schedule::ParamHome::kNone);
   EXPECT_EQ(c.zero_optimization.offload_optimizer, schedule::OptimizerHome::kNvme);
   EXPECT_EQ(c.zero_optimization.sub_group_size, 64_MiB);

@@ -49,17 +49,18 @@ struct World {
   BlockParams embed, layer, head;
   at::Tensor tokens, targets, positions, x, y, dx, dy;
   at::Tensor loss = unknown_number();
+  std::int64_t mlp_chunk = 25;
 };
 
 using Op = void (*)(World&);
 constexpr Op kOps[] = {
     [](World& w) { embed_forward(w.d, w.embed, w.tokens, w.positions, w.x); },
-    [](World& w) { layer_forward(w.d, w.layer, places_of(w.positions), w.x, w.y); },
+    [](World& w) { layer_forward(w.d, w.layer, places_of(w.positions), w.x, w.mlp_chunk, w.y); },
     [](World& w) {
       head_train(w.d, w.head, w.y, w.targets, number(0.25), 70, w.head, w.dy, w.loss);
     },
     [](World& w) {
-      layer_backward(w.d, w.layer, places_of(w.positions), w.x, w.dy, w.layer, w.dx);
+      layer_backward(w.d, w.layer, places_of(w.positions), w.x, w.dy, w.mlp_chunk, w.layer, w.dx);
     },
     [](World& w) { embed_backward(w.d, w.tokens, w.positions, w.dx, w.embed); },
 };
@@ -109,16 +110,30 @@ struct Keeper {
 };
 
 TEST_P(Bits, ALayerThatKeepsItsForwardGivesThoseOfOneThatRunsItAgain) {
-  World again(d, dtype), keeps(d, dtype);
-  run(again);
-  Keeper keeper(d, dtype);
-  kOps[0](keeps);
-  layer_forward_keep(d, keeps.layer, places_of(keeps.positions), keeps.x, keeps.y, keeper.views(d));
-  kOps[2](keeps);
-  layer_backward_kept(d, keeps.layer, places_of(keeps.positions), keeps.x, keeps.dy,
-                      keeper.views(d), keeps.layer, keeps.dx);
-  kOps[4](keeps);
-  expect_same(keeps, again);
+  for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{25}, kBatch * kSeq}) {
+    SCOPED_TRACE(chunk);
+    World again(d, dtype), keeps(d, dtype);
+    again.mlp_chunk = keeps.mlp_chunk = chunk;
+    run(again);
+    Keeper keeper(d, dtype);
+    kOps[0](keeps);
+    layer_forward_keep(d, keeps.layer, places_of(keeps.positions), keeps.x, chunk, keeps.y,
+                       keeper.views(d));
+    kOps[2](keeps);
+    layer_backward_kept(d, keeps.layer, places_of(keeps.positions), keeps.x, keeps.dy,
+                        keeper.views(d), chunk, keeps.layer, keeps.dx);
+    kOps[4](keeps);
+    expect_same(keeps, again);
+  }
+}
+
+TEST_P(Bits, AnMlpChunkOfMoreThanAllTokensIsAllTokens) {
+  World all(d, dtype), more(d, dtype);
+  all.mlp_chunk = kBatch * kSeq;
+  more.mlp_chunk = std::int64_t{1} << 30;
+  run(all);
+  run(more);
+  expect_same(all, more);
 }
 
 void run_in(Workspace& workspace, World& world) {

@@ -53,22 +53,26 @@ class Blocks : public ::testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(Blocks, LayerAgreesWithPlainAutograd) {
-  BlockParams params(d, BlockKind::kLayer, dtype);
+TEST_P(Blocks, LayerAgreesWithPlainAutogradForEveryChunk) {
   const at::Tensor x = random_x(1), dy = random_x(2);
-  const at::Tensor out = poisoned_x(), dx = poisoned_x();
-  layer_forward(d, params, places_of(positions), x, out);
-  layer_backward(d, params, places_of(positions), x, dy, params, dx);
+  for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{25}, kBatch * kSeq - 1,
+                                   kBatch * kSeq, std::int64_t{100000}}) {
+    SCOPED_TRACE(chunk);
+    BlockParams params(d, BlockKind::kLayer, dtype);
+    const at::Tensor out = poisoned_x(), dx = poisoned_x();
+    layer_forward(d, params, places_of(positions), x, chunk, out);
+    layer_backward(d, params, places_of(positions), x, dy, chunk, params, dx);
 
-  const auto weights = params.for_reference();
-  const at::Tensor ref_x = x.to(at::kDouble).clone().requires_grad_(true);
-  const at::Tensor ref_dy = dy.to(at::kDouble);
-  const at::Tensor ref_out = reference::layer(d, weights, positions, ref_x);
-  EXPECT_LT(relative_error(out, ref_out), bound(dtype));
-  EXPECT_LT(relative_error(
-                dx, torch::autograd::grad({ref_out}, {ref_x}, {ref_dy}, /*retain_graph=*/true)[0]),
-            bound(dtype));
-  expect_gradients(params, BlockKind::kLayer, ref_out, weights, ref_dy);
+    const auto weights = params.for_reference();
+    const at::Tensor ref_x = x.to(at::kDouble).clone().requires_grad_(true);
+    const at::Tensor ref_dy = dy.to(at::kDouble);
+    const at::Tensor ref_out = reference::layer(d, weights, positions, ref_x);
+    EXPECT_LT(relative_error(out, ref_out), bound(dtype));
+    EXPECT_LT(relative_error(dx, torch::autograd::grad({ref_out}, {ref_x}, {ref_dy},
+                                                       /*retain_graph=*/true)[0]),
+              bound(dtype));
+    expect_gradients(params, BlockKind::kLayer, ref_out, weights, ref_dy);
+  }
 }
 
 TEST_P(Blocks, EmbeddingAgreesWithPlainAutograd) {

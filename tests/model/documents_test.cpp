@@ -22,6 +22,7 @@ using tensor::OpScope;
 using tensor::Workspace;
 
 constexpr std::int64_t kSeq = 512;
+constexpr std::int64_t kMlpChunk = 1 << 30;  // all tokens
 
 TEST(Documents, LieBetweenTheirEnds) {
   const std::vector<std::int32_t> ends{0, 2, 3, 5, 7, 10, 10, 10};
@@ -59,10 +60,10 @@ class DocumentSpace : public ::testing::TestWithParam<Case> {
     const at::Tensor out = poisoned(sizes, GetParam().dtype),
                      dx = poisoned(sizes, GetParam().dtype);
     OpScope forward(workspace, "forward");
-    layer_forward(d_, params, places_of(positions), x, out);
+    layer_forward(d_, params, places_of(positions), x, kMlpChunk, out);
     forward.close();
     OpScope backward(workspace, "backward");
-    layer_backward(d_, params, places_of(positions), x, dy, params, dx);
+    layer_backward(d_, params, places_of(positions), x, dy, kMlpChunk, params, dx);
     backward.close();
     return workspace.peak();
   }

@@ -237,6 +237,16 @@ TEST(LossChunk, IsTheWholeVocabularyWhenThatIsSmallAndEqualPartsOtherwise) {
   EXPECT_GE(auto_loss_chunk(d, 1 << 30), 128);
 }
 
+TEST(MlpChunk, IsAllOfAMicroBatchUnlessThatIsLongAndEqualPartsOtherwise) {
+  Decoder d = find_family("llama").base;
+  d.hidden = 1024;
+  EXPECT_EQ(auto_mlp_chunk(d, 8192), 8192);
+  EXPECT_EQ(auto_mlp_chunk(d, 8193), 4112);
+  d.hidden = 4096;
+  EXPECT_EQ(auto_mlp_chunk(d, 16384), 16384);
+  EXPECT_EQ(auto_mlp_chunk(d, 131072), 16384);
+}
+
 TEST(Kept, HasTheWidthsOfALayerAndNoBytesBeyondItsPages) {
   Decoder d = find_preset("llama-1b");
   d.hidden = 100;

@@ -70,7 +70,7 @@ at::Tensor activate(const Launch& launch, shape::Activation activation, const Ml
     launch.each(up.numel() / kPack,
                 Activate<T, kPack>{activation, in<T>(gate), in<T>(up), out<T>(product)});
   };
-  with_type_and_pack(up.scalar_type(), run, up.numel());
+  with_type_and_pack(up.scalar_type(), run, up.size(1));  // rows may be some of a matrix's
   return product;
 }
 
@@ -110,7 +110,7 @@ MlpInputs activate_backward(const Launch& launch, shape::Activation activation, 
                 ActivateBackward<T, kPack>{activation, in<T>(seen.gate_NI), in<T>(seen.up_NI),
                                            out<T>(dproduct), out<T>(dup)});
   };
-  with_type_and_pack(dproduct.scalar_type(), run, dproduct.numel());
+  with_type_and_pack(dproduct.scalar_type(), run, dproduct.size(1));
   if (!seen.gate_NI.defined()) return {{}, dproduct};
   return {dproduct, dup};
 }
