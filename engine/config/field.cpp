@@ -222,7 +222,7 @@ std::vector<Field> placement_fields() {
           "Where the weights live between uses: none is the device, auto is cpu",
           &C::zero_optimization, &Z::offload_param),
       key("zero_optimization.offload_gradient.device",
-          or_auto(named<GradientHome>({GradientHome::kCpu, GradientHome::kNone})),
+          or_auto(named({GradientHome::kCpu, GradientHome::kNone})),
           "Where the gradients live until the optimizer takes them: none is the device, auto is "
           "where the optimizer works",
           &C::zero_optimization, &Z::offload_gradient),

@@ -6,9 +6,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -102,20 +104,14 @@ Kind<T> choice(std::vector<std::pair<std::string, T>> labels) {
   return {takes, {{"enum", allowed}}, read, write};
 }
 
-/// One of these, by the names that their room gives them (name_of).
+/// One of these, by the names that their room gives them (name_of); with `when_auto` also auto,
+/// which is that one.
 template <class T>
-Kind<T> named(const std::vector<T>& all) {
+Kind<T> named(std::initializer_list<T> all,
+              std::type_identity_t<std::optional<T>> when_auto = std::nullopt) {
   std::vector<std::pair<std::string, T>> labels;
   for (const T each : all) labels.emplace_back(name_of(each), each);
-  return choice(std::move(labels));
-}
-
-/// The same, or auto, which is one of them.
-template <class T>
-Kind<T> named(const std::vector<T>& all, T when_auto) {
-  std::vector<std::pair<std::string, T>> labels;
-  for (const T each : all) labels.emplace_back(name_of(each), each);
-  labels.emplace_back("auto", when_auto);
+  if (when_auto) labels.emplace_back("auto", *when_auto);
   return choice(std::move(labels));
 }
 

@@ -22,6 +22,9 @@ struct Documents {
   /// The same for the kernels of a device, and in its memory: int32, 0 and then the end of each,
   /// counted over all rows. The host's kernels do without.
   at::Tensor ends;
+
+  /// Every row of the batch is one.
+  bool are_rows(std::int64_t rows) const { return std::ssize(all) == rows; }
 };
 
 struct Places {

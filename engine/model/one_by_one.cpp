@@ -24,14 +24,10 @@ at::Tensor token_by_token(const at::Tensor& like_BhSD) {
       .transpose(1, 2);
 }
 
-bool rows_are_documents(const Heads& heads, const Documents& documents) {
-  return std::ssize(documents.all) == heads.q.size(0);
-}
-
 }  // namespace
 
 Looked look_one_by_one(const Heads& heads, const Documents& documents, std::int64_t window) {
-  if (rows_are_documents(heads, documents)) return look(heads, window);
+  if (documents.are_rows(heads.q.size(0))) return look(heads, window);
   const at::Tensor& q = heads.q;
   const Looked all{token_by_token(q),
                    at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat))};
@@ -46,7 +42,7 @@ Looked look_one_by_one(const Heads& heads, const Documents& documents, std::int6
 
 Heads look_one_by_one_backward(const Heads& heads, const Looked& looked, const at::Tensor& dout,
                                const Documents& documents, std::int64_t window) {
-  if (rows_are_documents(heads, documents)) return look_backward(heads, looked, dout, window);
+  if (documents.are_rows(heads.q.size(0))) return look_backward(heads, looked, dout, window);
   const Heads all{token_by_token(heads.q), token_by_token(heads.k), token_by_token(heads.v)};
   for (const Document& document : documents.all) {
     const tensor::Stack stack;

@@ -195,7 +195,7 @@ Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& 
 }
 
 Looked look(const Heads& heads, const Documents& documents, std::int64_t window) {
-  if (in_fp32(heads) || std::ssize(documents.all) == heads.q.size(0)) {
+  if (in_fp32(heads) || documents.are_rows(heads.q.size(0))) {
     return look_one_by_one(heads, documents, window);
   }
   const at::Tensor& q = heads.q;
@@ -208,7 +208,7 @@ Looked look(const Heads& heads, const Documents& documents, std::int64_t window)
 
 Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& dout,
                     const Documents& documents, std::int64_t window) {
-  if (in_fp32(heads) || std::ssize(documents.all) == heads.q.size(0)) {
+  if (in_fp32(heads) || documents.are_rows(heads.q.size(0))) {
     return look_one_by_one_backward(heads, looked, dout, documents, window);
   }
   const at::Tensor sums_hN = looked.logsumexp.transpose(0, 1).contiguous().flatten(1, 2);
