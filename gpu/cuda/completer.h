@@ -2,17 +2,14 @@
 /// points.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <exception>
-#include <mutex>
-#include <optional>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/base/ticket.h"
 #include "gpu/cuda/point.h"
+#include "gpu/worker.h"
 
 namespace sluice::gpu::cuda {
 
@@ -31,27 +28,18 @@ class Completer {
 
   /// Throws  kEnv when the system has no thread for it
   Completer(std::string lane, cudaStream_t stream);
-  Completer(Completer&&) = delete;
-  /// All that was pushed is finished.
-  ~Completer();
 
-  void push(Item item);
+  void push(Item item) { worker_.push(std::move(item)); }
 
  private:
-  std::optional<Item> next();
-  void serve();
   void finish(Item item);
   std::exception_ptr wait(const Item& item) const noexcept;
 
   const std::string lane_;
   const cudaStream_t stream_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Item> queue_;
-  bool closing_ = false;
-  std::exception_ptr error_;  // the thread's, as what follows
+  std::exception_ptr error_;  // the worker's, as what follows
   DeviceClock clock_;
-  std::thread thread_;
+  backend::Worker<Item> worker_;  // goes first, when all that was pushed is finished
 };
 
 }  // namespace sluice::gpu::cuda

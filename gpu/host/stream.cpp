@@ -1,21 +1,15 @@
 #include "gpu/stream.h"
 
-#include <fmt/format.h>
-
-#include <condition_variable>
 #include <cstring>
-#include <deque>
-#include <mutex>
-#include <optional>
+#include <exception>
+#include <functional>
+#include <memory>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 
-#include "engine/base/error.h"
-#include "engine/base/threads.h"
 #include "gpu/backend_stream.h"
 #include "gpu/local.h"
+#include "gpu/worker.h"
 
 namespace sluice::gpu {
 
@@ -48,71 +42,37 @@ struct Item {
 }  // namespace
 
 struct Stream::State {
-  explicit State(std::string_view lane_in) : lane(lane_in) {
-    try {
-      worker = std::thread([this] { serve(); });
-    } catch (const std::system_error& e) {
-      throw Error(Errc::kEnv, fmt::format("no thread for the stream {}: {}; raise `ulimit -u`",
-                                          lane, e.what()));
-    }
-  }
-  ~State() {
-    {
-      const std::lock_guard lock(mutex);
-      closing = true;
-    }
-    changed.notify_one();
-    worker.join();
-  }
+  explicit State(std::string_view lane_in)
+      : lane(lane_in), worker(lane, [this](Item item) { serve(std::move(item)); }) {}
 
   std::shared_ptr<Event::State> enqueue(Ticket after, std::function<void()> work) {
     TicketSource done;
     auto event = std::make_shared<Event::State>(Event::State{done.ticket()});
-    {
-      const std::lock_guard lock(mutex);
-      queue.push_back({std::move(after), std::move(work), std::move(done)});
-    }
-    changed.notify_one();
+    worker.push({std::move(after), std::move(work), std::move(done)});
     return event;
   }
 
-  std::optional<Item> next() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return closing || !queue.empty(); });
-    if (queue.empty()) return std::nullopt;
-    std::optional<Item> item(std::move(queue.front()));
-    queue.pop_front();
-    return item;
-  }
-
-  void serve() {
-    name_this_thread(lane);
-    std::exception_ptr error;  // the first; it stays
-    while (auto item = next()) {
-      if (auto failed = item->after.wait_error(); failed && !error) error = failed;
-      if (item->work && !error) {
-        item->done.begin();
-        try {
-          item->work();
-        } catch (...) {
-          error = std::current_exception();
-        }
+  void serve(Item item) {
+    if (auto failed = item.after.wait_error(); failed && !error) error = failed;
+    if (item.work && !error) {
+      item.done.begin();
+      try {
+        item.work();
+      } catch (...) {
+        error = std::current_exception();
       }
-      item->work = nullptr;
-      if (error) {
-        item->done.fail(error);
-      } else {
-        item->done.finish();
-      }
+    }
+    item.work = nullptr;
+    if (error) {
+      item.done.fail(error);
+    } else {
+      item.done.finish();
     }
   }
 
   const std::string lane;
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<Item> queue;
-  bool closing = false;
-  std::thread worker;
+  std::exception_ptr error;  // the first; it stays; the worker's
+  backend::Worker<Item> worker;
 };
 
 Stream::Stream(std::string_view lane) : state_(std::make_unique<State>(lane)) {}
