@@ -137,9 +137,7 @@ Bytes largest_weights(const schedule::Catalog& catalog) {
 
 void limit(Job& job, Memory memory) {
   if (memory == Memory::kSerialPlenty || memory == Memory::kPlenty) return;
-  Job least = job;  // what layers may keep, but need not, is no part of the minimum
-  if (least.homes.recompute == Recompute::kAuto) least.homes.recompute = Recompute::kEveryLayer;
-  const plan::Plan plan = plan_of(least);
+  const plan::Plan plan = plan_of(job);
   const auto minimum = [&](Tier tier) { return plan.minimum[index(tier)]; };
   switch (memory) {
     case Memory::kTightGpu:
