@@ -184,6 +184,10 @@ void show_checkpoint(const std::string& named) {
   fmt::print("position: step {}, {} updates applied, {} skipped in a row, {} written to drives\n",
              m.position.step, m.position.applied, m.position.skipped_in_row,
              format_bytes(m.position.nvme_written));
+  if (m.position.loss_scale > 0) {
+    fmt::print("loss scale: {}, held for {} updates\n", m.position.loss_scale,
+               m.position.scale_held);
+  }
   fmt::print("state: {} in {} records of {} files\n", format_bytes(state_bytes(m)),
              m.records.size(), m.files.size());
   fmt::print("model: {} parameters in {} segments (model/config.json)\n",

@@ -18,19 +18,9 @@ namespace sluice::app {
 
 namespace {
 
-/// bf16 is what auto comes to where it is allowed at all (config/checks.cpp).
+/// The type of compute is what auto comes to where it is allowed at all (config/checks.cpp).
 schedule::GradDType grad_dtype_of(std::optional<DType> dtype) {
-  if (!dtype) return schedule::GradDType::kAuto;
-  switch (*dtype) {
-    case DType::kF32:
-      return schedule::GradDType::kF32;
-    case DType::kBf16:
-      return schedule::GradDType::kAuto;
-    case DType::kF16:
-      throw Error(Errc::kConfig,
-                  "precision.grad_dtype: fp16 is not built; write fp32, bf16 or auto");
-  }
-  throw Error(Errc::kLogic, "a gradient of an unknown type");
+  return dtype == DType::kF32 ? schedule::GradDType::kF32 : schedule::GradDType::kAuto;
 }
 
 /// Sets the model, and its weights where the run begins with them.
@@ -77,6 +67,7 @@ train::Job job_of(const config::Config& config, const std::string& folder) {
   job.homes = config.zero_optimization;
   job.grad_dtype = grad_dtype_of(config.precision.grad_dtype);
   job.compute = config.precision.compute;
+  if (job.compute == DType::kF16) job.loss_scale = config.precision.loss_scale;
   job.final_dtype = config.checkpoint.final_dtype;
   job.shard_size = config.checkpoint.shard_size;
   job.checkpoint = config.checkpoint.saves;

@@ -59,6 +59,8 @@ class Parser {
     const json& position = object(root, "position");
     m.position = {count(position, "step"), count(position, "applied"),
                   count(position, "skipped_in_row"), number(position, "nvme_written")};
+    m.position.loss_scale = loss_scale(position);
+    if (m.position.loss_scale > 0) m.position.scale_held = count(position, "scale_held");
     for (const auto& [key, value] : object(root, "settings").items()) {
       m.settings[key] = text_of(value, key);
     }
@@ -112,6 +114,13 @@ class Parser {
     const std::uint64_t n = number(table, key);
     check(n < kMost, fmt::format("'{}' is {}", key, n));
     return static_cast<std::int64_t>(n);
+  }
+  /// Manifests of runs without one have none.
+  std::int64_t loss_scale(const json& table) const {
+    if (!table.contains("loss_scale")) return 0;
+    const std::int64_t scale = count(table, "loss_scale");
+    check((scale & (scale - 1)) == 0, fmt::format("'loss_scale' is {}, no power of two", scale));
+    return scale;
   }
   std::uint64_t sum_of(const json& value, std::string_view key) const {
     const std::string digits = text_of(value, key);
@@ -262,6 +271,10 @@ std::string to_json(const Manifest& m) {
       {"beside", nlohmann::ordered_json::object()},
       {"files", m.files},
   };
+  if (m.position.loss_scale > 0) {
+    root["position"]["loss_scale"] = m.position.loss_scale;
+    root["position"]["scale_held"] = m.position.scale_held;
+  }
   for (const auto& [name, sum] : m.beside) root["beside"][name] = hex(sum);
   auto& segments = root["segments"] = nlohmann::ordered_json::array();
   for (const SegmentPlace& s : m.segments) {

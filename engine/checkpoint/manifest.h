@@ -30,6 +30,8 @@ struct Position {
   std::int64_t applied = 0;         ///< updates applied: Adam's t
   std::int64_t skipped_in_row = 0;  ///< steps skipped since the last applied one
   Bytes nvme_written = 0;           ///< to the nvme tier since the run began
+  std::int64_t loss_scale = 0;      ///< that fp16 tries next; 0 = none
+  std::int64_t scale_held = 0;      ///< updates applied with it
 
   bool operator==(const Position&) const = default;
 };

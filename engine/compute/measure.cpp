@@ -9,6 +9,7 @@
 #include "engine/schedule/catalog.h"
 #include "engine/tensor/process.h"
 #include "engine/tensor/view.h"
+#include "engine/train/record.h"
 #include "gpu/device.h"
 #include "gpu/local.h"
 #include "gpu/memory.h"
@@ -76,6 +77,8 @@ std::vector<Bytes> sizes_of(Operand name, const Setup& setup, const shape::Block
       return {sizes.kept};
     case Operand::kLoss:
       return {sizes.loss};
+    case Operand::kControl:
+      return {sizeof(train::Control)};
     case Operand::kWorkspace:
       return {};  // what is to be measured
     default:
@@ -112,10 +115,11 @@ OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Rows 
   op.where.segment = block.segments.front();
   for (const schedule::OperandSpec& spec : schedule::row_of(id).operands) {
     for (const Bytes bytes : sizes_of(spec.name, setup, block)) {
-      const bool host = spec.name == Operand::kHostBatch;
+      const bool host = spec.name == Operand::kHostBatch || spec.name == Operand::kControl;
       op.bind(spec.name, host ? scratch.on_host(bytes) : scratch.on_device(bytes));
     }
   }
+  if (op.has(Operand::kControl)) op.values<train::Control>(Operand::kControl).front() = {};
   if (op.has(Operand::kBatch)) {
     const auto batch = scratch.on_host(op[Operand::kBatch].size());
     fill_batch(OpBytes::as<std::int64_t>(batch), setup, rows);

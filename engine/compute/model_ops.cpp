@@ -12,6 +12,7 @@
 #include "engine/schedule/batch.h"
 #include "engine/tensor/allocator.h"
 #include "engine/tensor/view.h"
+#include "engine/train/record.h"
 
 namespace sluice::compute {
 namespace {
@@ -151,9 +152,13 @@ struct Call {
     const auto ends = static_cast<std::int64_t>(documents.size()) + 1;
     return {positions(), {std::move(documents), tensor::view_int32(batch().ends.data(), {ends})}};
   }
-  /// What losses are divided by, the other way round. Computed where the count lies.
+  /// The loss scale over the count of targets. Computed where the count lies.
   at::Tensor scale() const {
-    return tensor::view_int64(&batch().program_targets, {}).to(at::kDouble).reciprocal_();
+    const auto& control = op.values<const train::Control>(Operand::kControl).front();
+    return tensor::view_int64(&batch().program_targets, {})
+        .to(at::kDouble)
+        .reciprocal_()
+        .mul_(static_cast<double>(control.loss_scale));
   }
   at::Tensor loss() const {
     return tensor::view_fp64(op.values<double>(Operand::kLoss).data(), {});

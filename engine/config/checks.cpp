@@ -115,10 +115,24 @@ void check_tokens(const Config& c, const Checker& at) {
 }
 
 void check_precision(const Config& c, const Checker& at) {
-  if (c.precision.grad_dtype != DType::kBf16) return;
-  if (c.precision.compute == DType::kF32) {
+  const DType compute = c.precision.compute;
+  const train::LossScaleOptions& scale = c.precision.loss_scale;
+  if (scale.fixed && compute != DType::kF16) {
+    at.refuse("precision.loss_scale",
+              fmt::format("precision.compute is {}, whose gradients need none; write auto",
+                          name_of(compute)));
+  }
+  if (scale.least > std::int64_t{1} << scale.initial_power) {
+    at.refuse("precision.min_loss_scale",
+              fmt::format("precision.initial_scale_power {} begins below it", scale.initial_power));
+  }
+  const std::optional<DType> gradient = c.precision.grad_dtype;
+  if (!gradient || *gradient == DType::kF32) return;
+  if (*gradient != compute) {
     at.refuse("precision.grad_dtype",
-              "precision.compute is fp32 and so are its gradients; write auto or fp32");
+              fmt::format("precision.compute is {0} and so are its gradients; write auto, {0} or "
+                          "fp32",
+                          name_of(compute)));
   }
   if (*c.train.gradient_accumulation_steps > 1) {
     at.refuse("precision.grad_dtype",

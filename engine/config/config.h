@@ -32,7 +32,8 @@ struct ModelOptions {
 
 struct PrecisionOptions {
   DType compute = DType::kBf16;
-  std::optional<DType> grad_dtype;  ///< nullopt = auto
+  std::optional<DType> grad_dtype;                            ///< nullopt = auto
+  train::LossScaleOptions loss_scale{.fixed = std::nullopt};  ///< of fp16
 };
 
 /// Part of a run's numbers: recorded, and restored with a checkpoint.

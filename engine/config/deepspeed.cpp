@@ -65,16 +65,26 @@ class Importer {
  public:
   explicit Importer(const std::string& file) : file_(file) {}
 
+  /// Which keys there are, so that what one becomes may rest on another.
+  void collect(const Value& map, const std::string& prefix) {
+    for (const Entry& e : map.entries) {
+      const std::string path = prefix + e.key;
+      if (e.value->kind == Value::Kind::kNull) continue;
+      if (row_of(e, path) != nullptr) {
+        set_.emplace(path, spelled(*e.value));
+      } else if (is_deepspeed_section(path) && e.value->kind == Value::Kind::kMap) {
+        collect(*e.value, path + ".");
+      }
+    }
+  }
+
   void section(const Value& map, const std::string& prefix) {
     for (const Entry& e : map.entries) {
       const std::string path = prefix + e.key;
       if (e.value->kind == Value::Kind::kNull) {
         check_known(e, path);
         done_.push_back({path, "null", Fate::kDropped, "", "null is a key that is not set"});
-      } else if (const DeepSpeedKey* row = find_deepspeed_key(path);
-                 row != nullptr &&
-                 !(e.value->kind == Value::Kind::kMap && is_deepspeed_section(path))) {
-        set_.emplace(path, spelled(*e.value));
+      } else if (const DeepSpeedKey* row = row_of(e, path)) {
         key(*row, e, path);
       } else if (is_deepspeed_section(path) && e.value->kind == Value::Kind::kMap) {
         section(*e.value, path + ".");
@@ -121,6 +131,17 @@ class Importer {
     std::string comment;
   };
 
+  /// None where the entry is a section whose keys have rows of their own.
+  static const DeepSpeedKey* row_of(const Entry& e, const std::string& path) {
+    const bool section = e.value->kind == Value::Kind::kMap && is_deepspeed_section(path);
+    return section ? nullptr : find_deepspeed_key(path);
+  }
+
+  bool is_true(const std::string& path) const {
+    const auto found = set_.find(path);
+    return found != set_.end() && same("true", found->second);
+  }
+
   void refuse(const Entry& e, std::string_view path, const std::string& reason) {
     refused_.push_back(
         fmt::format("{} {}: {}: {}", e.where, shown(path), spelled(*e.value), reason));
@@ -149,7 +170,7 @@ class Importer {
     const auto word = std::ranges::find_if(
         row.words, [&](const Word& w) { return value.is_text() && same(w.theirs, value.text); });
     if (word != row.words.end()) {
-      if (word->ours.empty()) {
+      if (word->ours.empty() || is_true(word->unless)) {
         const std::string why = row.to.empty() ? "as it is here" : row.note;
         done_.push_back({path, theirs, Fate::kDropped, "", why});
       } else {
@@ -323,6 +344,7 @@ DeepSpeedImport import_deepspeed(std::string_view text, const std::string& file)
                fmt::format("{}: {}: DeepSpeed's configuration is a map of keys: {{...}}",
                            root ? root->where : file, root ? shown(*root) : "nothing"));
   Importer importer(file);
+  importer.collect(*root, "");
   importer.section(*root, "");
   importer.unset();
   return importer.finish();

@@ -20,8 +20,9 @@ enum class Conversion : std::uint8_t {
 };
 
 struct Word {
-  std::string theirs;  ///< compared without case; numbers by value
-  std::string ours;    ///< empty: nothing is written
+  std::string theirs;       ///< compared without case; numbers by value
+  std::string ours;         ///< empty: nothing is written
+  std::string unless = {};  ///< nothing is written where this key is true
 };
 
 /// What DeepSpeed takes where a key is not set, if sluice would take something else.

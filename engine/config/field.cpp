@@ -152,16 +152,31 @@ std::vector<Field> numeric_fields() {
   using S = data::SchedulerOptions;
   using data::SchedulerType;
   using train::OptimizerType;
-  const auto dtype = choice<DType>({{"bf16", DType::kBf16}, {"fp32", DType::kF32}});
+  using L = train::LossScaleOptions;
+  const auto dtype =
+      choice<DType>({{"bf16", DType::kBf16}, {"fp16", DType::kF16}, {"fp32", DType::kF32}});
   return {
       key("precision.compute", dtype,
           "The type in which forward and backward pass compute. The optimizer always keeps its own "
-          "weights in fp32",
+          "weights in fp32. fp16 needs a loss scale",
           &C::precision, &PrecisionOptions::compute),
       key("precision.grad_dtype", or_auto(dtype),
-          "The type of a step's gradient. bf16 needs one micro-batch per step and bf16 compute. A "
-          "tied embedding has two gradients, whose sum is always fp32",
+          "The type of a step's gradient. bf16 and fp16 need one micro-batch per step and the same "
+          "type of compute. A tied embedding has two gradients, whose sum is always fp32",
           &C::precision, &PrecisionOptions::grad_dtype),
+      key("precision.loss_scale", or_auto(power_of_two(train::kMostLossScale)),
+          "With fp16: what the loss is multiplied by on its way back. auto tries: half of it after "
+          "a gradient that overflowed, the double after loss_scale_window steps that did not",
+          &C::precision, &PrecisionOptions::loss_scale, &L::fixed),
+      key("precision.initial_scale_power", integer<int>(0, 32),
+          "The power of two that auto tries first", &C::precision, &PrecisionOptions::loss_scale,
+          &L::initial_power),
+      key("precision.loss_scale_window", count(1, kMostCount),
+          "How many steps without an overflow come before auto tries the double", &C::precision,
+          &PrecisionOptions::loss_scale, &L::window),
+      key("precision.min_loss_scale", power_of_two(train::kMostLossScale),
+          "auto goes no lower; a gradient that still overflows counts for train.max_skips",
+          &C::precision, &PrecisionOptions::loss_scale, &L::least),
       key("optimizer.type",
           choice<OptimizerType>({{"adamw", OptimizerType::kAdamW}, {"adam", OptimizerType::kAdam}}),
           "adamw subtracts weight decay from the weights, adam adds it to the gradient",

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "engine/config/config.h"
 #include "engine/config/nearest.h"
 
@@ -61,6 +63,17 @@ Kind<std::int64_t> whole(std::int64_t least, std::int64_t most) {
             return n;
           },
           [](const std::int64_t& n) { return json(n); }};
+}
+
+Kind<std::int64_t> power_of_two(std::int64_t most) {
+  Kind<std::int64_t> kind = whole(1, most);
+  kind.takes = fmt::format("power of two up to {}", most);
+  kind.read = [read = kind.read](const Value& v, const Context& at) {
+    const std::int64_t n = read(v, at);
+    if (!std::has_single_bit(static_cast<std::uint64_t>(n))) refuse(v, at, "not a power of two");
+    return n;
+  };
+  return kind;
 }
 
 Kind<std::int64_t> count(std::int64_t least, std::int64_t most) {

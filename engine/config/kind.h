@@ -35,6 +35,8 @@ enum class Ends : std::uint8_t { kClosed, kOpenLow, kOpenHigh };
 Kind<bool> boolean();
 Kind<std::int64_t> whole(std::int64_t least, std::int64_t most);
 Kind<std::int64_t> count(std::int64_t least, std::int64_t most);
+/// Of numbers that scale without rounding.
+Kind<std::int64_t> power_of_two(std::int64_t most);
 Kind<double> number(double least, double most, Ends ends = Ends::kClosed);
 Kind<double> fraction();
 /// `step`: sizes are multiples of it; 1_B = any.

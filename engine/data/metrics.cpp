@@ -87,6 +87,7 @@ std::string to_json(const StepRecord& record) {
   }
   if (!record.nvme.empty()) json["nvme"] = record.nvme;
   if (record.resident_peak > 0) json["resident_peak"] = record.resident_peak;
+  if (record.loss_scale) json["loss_scale"] = *record.loss_scale;
   if (record.valid_loss) json["valid_loss"] = *record.valid_loss;
   return json.dump();
 }

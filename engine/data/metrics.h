@@ -31,9 +31,10 @@ struct StepRecord {
   std::int64_t tokens = 0;   ///< places of this step's samples, padding too
   std::int64_t targets = 0;  ///< of them, those whose target counts
   double clip = 1;           ///< the factor on the gradient
-  bool skipped = false;      ///< the update was not applied
-  std::string bound;         ///< the busiest lane; may be empty
-  double bound_share = 0;    ///< of the step, 0 to 1
+  std::optional<std::int64_t> loss_scale;  ///< of fp16
+  bool skipped = false;                    ///< the update was not applied
+  std::string bound;                       ///< the busiest lane; may be empty
+  double bound_share = 0;                  ///< of the step, 0 to 1
   std::vector<LaneShare> lanes;
   std::optional<double> valid_loss;
   Bytes cpu_bytes = 0;

@@ -83,8 +83,8 @@ OpRow make_row(OpId id) {
       return model("layer forward keep", {weights, read(kInput), read(kBatch), read(kHostBatch),
                                           write(kOutput), write(kKept)});
     case OpId::kHeadTrain:
-      return model("head", {weights, read(kInput), read(kBatch), write(kInputGradient),
-                            write(kLoss), grads});
+      return model("head", {weights, read(kInput), read(kBatch), read(kControl),
+                            write(kInputGradient), write(kLoss), grads});
     case OpId::kHeadLoss:
       return model("head loss", {weights, read(kInput), read(kBatch), write(kLoss)});
     case OpId::kLayerBackward:

@@ -77,7 +77,7 @@ enum class Operand : std::uint8_t {
   kOtherUse,        ///< the sum of the head's use, added to the embedding's
   kGradient,        ///< of a segment, or of one chunk of it, as the optimizer reads it
   kNorms,           ///< sums of squares per grain
-  kControl,         ///< the run's counters
+  kControl,         ///< the run's counters, and the scale of its loss
   kRecord,          ///< what the step decided
   kState,           ///< master, m, v of one chunk; fp32
   kFresh,           ///< new weights of one chunk, in the dtype of compute

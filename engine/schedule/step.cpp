@@ -92,6 +92,7 @@ class Step : public ProgramWriter {
                   {{kWeights, weights},
                    {kInput, s.x[mb]},
                    {kBatch, s.batch[mb].device},
+                   {kControl, catalog_.control},
                    {kInputGradient, s.dx[mb]},
                    {kLoss, loss}},
                   3);

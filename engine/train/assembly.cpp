@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/memory/resident.h"
 #include "engine/train/first_touch.h"
+#include "engine/train/loss_scale.h"
 #include "gpu/local.h"
 
 namespace sluice::train {
@@ -47,6 +48,11 @@ std::optional<checkpoint::Writer> open_writer(const Job& job, const shape::Model
       job.aio);
 }
 
+Control begin_of(const Job& job, const checkpoint::Position& at) {
+  return {at.applied, at.skipped_in_row, first_loss_scale(job.loss_scale, at.loss_scale),
+          at.scale_held};
+}
+
 /// All that a drive may be read into or written from: the host's memory.
 std::vector<std::span<std::byte>> reached_by_drives(const memory::SlotMemory& memory,
                                                     schedule::Sharing sharing) {
@@ -81,11 +87,8 @@ std::unique_ptr<executor::Driver> make_driver(Execution execution,
 
 Session::Assembly::Assembly(Session& s)
     : session(s),
-      rules{s.job_.optimizer,
-            s.job_.scheduler,
-            s.job_.train,
-            s.steps_,
-            {s.position_.applied, s.position_.skipped_in_row}},
+      rules{s.job_.optimizer,  s.job_.scheduler, s.job_.train,
+            s.job_.loss_scale, s.steps_,         begin_of(s.job_, s.position_)},
       sampler(s.train_.samples(), s.job_.seed, order_of(s.job_.data.shuffle)),
       batches(s.train_, s.valid_data(), sampler, s.setup_.micro_batch_size, s.setup_.micro_batches,
               s.evaluation_batches()),

@@ -12,6 +12,7 @@
 #include "engine/checkpoint/record.h"
 #include "engine/data/learning_rate.h"
 #include "engine/train/arithmetic_ops.h"
+#include "engine/train/loss_scale.h"
 
 namespace sluice::train {
 
@@ -86,7 +87,8 @@ void HostOps::decide(const OpBytes& op) {
   for (const auto of_segment : op.all(Operand::kNorms)) {
     norms.push_back(OpBytes::as<const double>(of_segment));
   }
-  const double gnorm = cpu_adam::global_norm(norms);
+  const std::int64_t scale = control.loss_scale;
+  const double gnorm = cpu_adam::global_norm(norms) / static_cast<double>(scale);
 
   record = {};
   record.step = tag.step;
@@ -98,30 +100,32 @@ void HostOps::decide(const OpBytes& op) {
     clip = std::min(1.0, *rules_.train.gradient_clipping / (gnorm + 1e-6));
   }
   record.lr = static_cast<float>(lr);
-  record.clip = static_cast<float>(clip);
+  record.clip = static_cast<float>(clip) / static_cast<float>(scale);
   const auto t = static_cast<std::uint64_t>(record.t);
   record.bias_correction1 =
       cpu_adam::bias_correction(static_cast<float>(rules_.optimizer.betas[0]), t);
   record.bias_correction2 =
       cpu_adam::bias_correction(static_cast<float>(rules_.optimizer.betas[1]), t);
 
-  if (!record.applied) {
+  if (record.applied) {
+    control.applied = record.t;
+    control.skipped_in_row = 0;
+    scale_held(rules_.loss_scale, control);
+  } else if (!std::isfinite(loss) || !lower_scale(rules_.loss_scale, control)) {
     ++control.skipped_in_row;
     const bool stop = rules_.train.on_nonfinite == OnNonFinite::kStop;
     SLUICE_CHECK(
         !stop && control.skipped_in_row < rules_.train.max_skips, kNonFinite,
-        fmt::format("step {}: loss {}, gradient norm {}; {}: lower optimizer.lr or look at "
+        fmt::format("step {}: loss {}, gradient norm {}{}; {}: lower optimizer.lr or look at "
                     "the data",
                     tag.step + 1, loss, gnorm,
+                    scale > 1 ? fmt::format(", loss scale {}", scale) : "",
                     stop ? "train.on_nonfinite is stop"
                          : fmt::format("{} skipped steps in a row, train.max_skips is {}",
                                        control.skipped_in_row, rules_.train.max_skips)));
-  } else {
-    control.applied = record.t;
-    control.skipped_in_row = 0;
   }
   const std::lock_guard lock(mutex_);
-  steps_[tag.step] = {loss, gnorm, lr, clip, !record.applied, batches_.targets(tag)};
+  steps_[tag.step] = {loss, gnorm, lr, clip, scale, !record.applied, batches_.targets(tag)};
 }
 
 void HostOps::report_loss(const OpBytes& op) {

@@ -25,6 +25,7 @@ struct StepResult {
   double gnorm = 0;  ///< before clipping
   double lr = 0;
   double clip = 1;
+  std::int64_t loss_scale = 1;
   bool skipped = false;
   std::int64_t targets = 0;  ///< of all its micro-batches
 };
@@ -34,6 +35,7 @@ struct Rules {
   OptimizerOptions optimizer;
   data::SchedulerOptions scheduler;
   TrainOptions train;
+  LossScaleOptions loss_scale;
   std::int64_t steps = 0;  ///< of the whole run
   Control begin{};         ///< the counters that it begins with
 };

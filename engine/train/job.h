@@ -59,6 +59,7 @@ struct Job {
   schedule::Options homes;
   schedule::GradDType grad_dtype = schedule::GradDType::kAuto;
   DType compute = DType::kBf16;
+  LossScaleOptions loss_scale;
   DType final_dtype = DType::kBf16;
   Bytes shard_size = 5_GiB;                 ///< most of one file in final/
   std::optional<unsigned> compute_threads;  ///< nullopt = auto: the cores

@@ -159,6 +159,7 @@ class Session::Loop {
     record.gnorm = result.gnorm;
     record.lr = result.lr;
     record.clip = result.clip;
+    if (s_.job_.compute == DType::kF16) record.loss_scale = result.loss_scale;
     record.skipped = result.skipped;
     record.tokens = s_.setup_.tokens_per_step();
     record.targets = result.targets;

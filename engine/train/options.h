@@ -36,6 +36,17 @@ struct EvalOptions {
   std::int64_t batches = 50;  ///< micro-batches per evaluation
 };
 
+inline constexpr std::int64_t kMostLossScale = std::int64_t{1} << 32;
+
+/// What the loss is multiplied by on its way back, so that fp16 can hold its gradients. Powers of
+/// two.
+struct LossScaleOptions {
+  std::optional<std::int64_t> fixed = 1;  ///< nullopt = tried, as follows
+  int initial_power = 16;                 ///< of two: what is tried first
+  std::int64_t window = 1000;             ///< applied steps until the double is tried
+  std::int64_t least = 1;
+};
+
 enum class OptimizerType : std::uint8_t { kAdamW, kAdam };
 
 struct OptimizerOptions {

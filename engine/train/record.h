@@ -9,7 +9,9 @@ namespace sluice::train {
 /// What crosses steps.
 struct Control {
   std::int64_t applied = 0;         ///< updates applied so far: Adam's t
-  std::int64_t skipped_in_row = 0;  ///< steps skipped since the last applied one
+  std::int64_t skipped_in_row = 0;  ///< since the last applied one, but for what lowered the scale
+  std::int64_t loss_scale = 1;      ///< of the next step
+  std::int64_t scale_held = 0;      ///< updates applied with it since it was last changed
 };
 
 /// What `decide` decided; the update of the step derives from nothing else.
@@ -19,7 +21,7 @@ struct Record {
   float lr = 0;
   float bias_correction1 = 1;
   float bias_correction2 = 1;
-  float clip = 1;       ///< factor on the gradient
+  float clip = 1;       ///< factor on the gradient, which holds the loss scale
   bool applied = true;  ///< else the step is skipped: its update does nothing
 };
 

@@ -136,6 +136,8 @@ TEST_F(DamagedFolder, AManifestThatSomebodyWroteIsLookedAt) {
   refused("/segments", json::array(), "record 0 belongs to no segment");
   refused("/records", json::array(), "no record of segment");
   refused("/position", "here", "'position'");
+  refused("/position/loss_scale", 12, "no power of two");
+  refused("/position/scale_held", "long", "'scale_held'");
   refused("/version", -1, "'version'");
 }
 

@@ -82,7 +82,7 @@ inline void write_state(StateWriter& writer, const Position& position) {
 inline void save(const shape::Model& model, const std::filesystem::path& folder,
                  std::uint64_t chunk_elems = kGrainElems, Bytes file_size = 5_GiB) {
   StateWriter writer(lay_out_for(model, chunk_elems, file_size), folder, companions_of(model), {});
-  write_state(writer, {12, 11, 1, 4096});
+  write_state(writer, {12, 11, 1, 4096, 2048, 5});
   writer.publish();
 }
 

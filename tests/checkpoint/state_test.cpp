@@ -70,7 +70,7 @@ TEST(State, ComesBackHoweverItWasCut) {
     const TempFolder folder;
     save(model, folder / "step-12", cut.chunk_elems, cut.file_size);
     const StateReader reader(folder / "step-12", {});
-    EXPECT_EQ(reader.manifest().position, (Position{12, 11, 1, 4096}));
+    EXPECT_EQ(reader.manifest().position, (Position{12, 11, 1, 4096, 2048, 5}));
     EXPECT_EQ(reader.manifest().settings.at("seed"), "7");
     EXPECT_EQ(reader.model().parameters(), model.parameters());
     for (const Cut& other : {kOneGrain, kWhole, kManyFiles, kFilePerRecord}) {

@@ -33,9 +33,10 @@ std::string path_of(const DeepSpeedKey& row) {
   return path;
 }
 
-/// A file with the row's key alone, but for bf16, which a bf16 gradient needs.
+/// A file with the row's key alone, but for what it needs: a bf16 gradient bf16, a loss scale fp16.
 json file_with(const DeepSpeedKey& row, const json& value) {
-  json file = {{"bf16", {{"enabled", true}}}};
+  const bool fp16 = row.from.starts_with("fp16.");
+  json file = {{fp16 ? "fp16" : "bf16", {{"enabled", true}}}};
   file[json::json_pointer(pointer_of(row.from))] = value;
   return file;
 }
@@ -95,8 +96,8 @@ void expect_conversion(const DeepSpeedKey& row) {
     case Conversion::kSame:
       return expect_written(row, some_value(row), some_value(row));
     case Conversion::kCount:
-      expect_written(row, 7000, 7000);
-      expect_written(row, 7e3, 7000);
+      expect_written(row, 8192, 8192);
+      expect_written(row, 8.192e3, 8192);
       return expect_refused(row, 0.5);
     case Conversion::kElements:
       expect_written(row, 1e6, "12000000B");

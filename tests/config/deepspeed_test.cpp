@@ -141,6 +141,27 @@ TEST(DeepSpeed, StateInHostMemoryAndWeightsOnTheDevice) {
   EXPECT_EQ(std::get<std::int64_t>(c.scheduler.warmup_steps), 0);
 }
 
+TEST(DeepSpeed, Fp16AndItsLossScale) {
+  const Config c = loaded(R"({"bf16": {"enabled": false},
+      "fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 12,
+               "loss_scale_window": 500, "hysteresis": 2, "min_loss_scale": 4}})");
+  EXPECT_EQ(c.precision.compute, DType::kF16);
+  EXPECT_EQ(c.precision.loss_scale.fixed, std::nullopt);
+  EXPECT_EQ(c.precision.loss_scale.initial_power, 12);
+  EXPECT_EQ(c.precision.loss_scale.window, 500);
+  EXPECT_EQ(c.precision.loss_scale.least, 4);
+  EXPECT_EQ(loaded(R"({"fp16": {"enabled": true, "loss_scale": 128}})").precision.loss_scale.fixed,
+            128);
+}
+
+TEST(DeepSpeed, ComputesInFp32WhereNeitherHalfIsOn) {
+  for (const char* off :
+       {R"({})", R"({"fp16": {"enabled": false}})", R"({"bf16": {"enabled": false}})",
+        R"({"bf16": {"enabled": false}, "fp16": {"enabled": false}})"}) {
+    EXPECT_EQ(loaded(off).precision.compute, DType::kF32) << off;
+  }
+}
+
 TEST(DeepSpeed, AutoAsATrainerFillsItIn) {
   const Config c = loaded(kTrainer);
   EXPECT_EQ(c.zero_optimization.offload_param, schedule::ParamHome::kCpu);
@@ -279,10 +300,10 @@ TEST(DeepSpeedRefused, TwoLearningRates) {
 }
 
 TEST(DeepSpeedRefused, AllThatIsWrongAtOnce) {
-  EXPECT_THAT(refusal(R"({"fp16": {"enabled": true}, "optimizer": {"type": "Lamb"}, "trian": 1,
+  EXPECT_THAT(refusal(R"({"fp16": {"auto_cast": 1}, "optimizer": {"type": "Lamb"}, "trian": 1,
                   "zero_optimization": {"sub_group_size": 0.5, "zenflow": {"topk_ratio": 0.1}},
                   "aio": {"queue_depth": 0}})"),
-              AllOf(HasSubstr("6 keys are refused"), HasSubstr("1:11 fp16.enabled: true"),
+              AllOf(HasSubstr("6 keys are refused"), HasSubstr("1:11 fp16.auto_cast: 1"),
                     HasSubstr("optimizer.type: Lamb"), HasSubstr("trian: unknown key"),
                     HasSubstr("sub_group_size: 0.5"), HasSubstr("zenflow.topk_ratio"),
                     HasSubstr("aio.queue_depth: 0: less than 1")));

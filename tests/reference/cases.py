@@ -30,6 +30,8 @@ class Case:
     seed: int = 11
     shuffle: bool = True
     compute: str = "fp32"
+    scale_power: int = 16   # of the first loss scale of fp16
+    window: int = 1000      # steps until it is doubled
     sub_group: str = "96KiB"
     loss_chunk: typing.Union[str, int] = "auto"
     steps: int = 20
@@ -74,6 +76,15 @@ CASES = {
     "llama, bf16": Case(
         model=LLAMA, placement=ALL_ON_NVME, optimizer=optimizer("adamw"),
         schedule=schedule("cosine", 4, 0.1), clipping=2.0, clipped=SOME, compute="bf16"),
+    # Its first scales overflow, and it finds its way down and up again.
+    "llama, fp16": Case(
+        model=LLAMA, placement=ALL_ON_NVME, optimizer=optimizer("adamw"),
+        schedule=schedule("cosine", 4, 0.1), clipping=2.0, clipped=SOME, compute="fp16",
+        scale_power=24, window=4),
+    "gpt2, fp16": Case(
+        model=GPT2, placement=MOVED, optimizer=optimizer("adamw"),
+        schedule=schedule("cosine", 4, 0.1), clipping=None, clipped=NONE, accumulation=2,
+        compute="fp16"),
 }
 
 # train.steps 0 writes the first weights: two seeds, two sizes of chunk, two placements each.
@@ -98,7 +109,8 @@ def run_file(case, folder, name):
                    gradient_accumulation_steps=case.accumulation,
                    gradient_clipping=case.clipping),
         eval=dict(every=case.evaluate_every, batches=case.evaluation_batches),
-        precision=dict(compute=case.compute),
+        precision=dict(compute=case.compute, initial_scale_power=case.scale_power,
+                       loss_scale_window=case.window),
         compute=dict(loss_chunk=case.loss_chunk, threads=1),
         optimizer=dict(case.optimizer, betas=list(case.optimizer["betas"])),
         scheduler=case.schedule,

@@ -1,8 +1,8 @@
 """GPT-2 and Llama in plain PyTorch: everything in one place, gradients by autograd.
 
-In bf16 the numbers are fp32 tensors that hold bf16 values: a product of two bf16 numbers is exact
-in fp32 and sums are taken there, which is what a bf16 kernel does, and `Bf16.round` says where a
-result becomes bf16 again. That is after every product, activation, norm, rotation and residual sum,
+In bf16 and fp16 the numbers are fp32 tensors that hold such values: a product of two is exact in
+fp32 and sums are taken there, which is what their kernels do, and `round` of Bf16 and Fp16 says
+where a result becomes one again. That is after every product, activation, norm, rotation and residual sum,
 in the forward as in the backward pass (docs/design.md 4, engine/model); inside attention it is the
 weights of the values, before they are divided by their sum.
 """
@@ -12,14 +12,15 @@ import torch
 import torch.nn.functional as F
 
 
-class RoundBf16(torch.autograd.Function):
+class Round(torch.autograd.Function):
     @staticmethod
-    def forward(_, x):
-        return x.bfloat16().float()
+    def forward(context, x, dtype):
+        context.dtype = dtype
+        return x.to(dtype).float()
 
     @staticmethod
-    def backward(_, gradient):
-        return gradient.bfloat16().float()
+    def backward(context, gradient):
+        return gradient.to(context.dtype).float(), None
 
 
 class Fp32:
@@ -27,7 +28,11 @@ class Fp32:
 
 
 class Bf16:
-    round = staticmethod(RoundBf16.apply)
+    round = staticmethod(lambda x: Round.apply(x, torch.bfloat16))
+
+
+class Fp16:
+    round = staticmethod(lambda x: Round.apply(x, torch.float16))
 
 
 class Weights:

@@ -4,7 +4,9 @@ import math
 import torch
 import torch.nn.functional as F
 
-from models import FORWARD, Bf16, Fp32, Weights
+from models import FORWARD, Bf16, Fp16, Fp32, Weights
+
+PRECISION = {"fp32": Fp32, "bf16": Bf16, "fp16": Fp16}
 
 
 def learning_rate(schedule, base, step, steps):
@@ -30,6 +32,23 @@ def make_optimizer(case, masters):
                 betas=case.optimizer["betas"], eps=case.optimizer["eps"])
 
 
+class LossScale:
+    """Halved after a gradient that is not finite, doubled after `window` that were; 1 but in fp16."""
+
+    def __init__(self, case):
+        self.tried = case.compute == "fp16"
+        self.value, self.window, self.held = 2**case.scale_power if self.tried else 1, case.window, 0
+
+    def update(self, finite):
+        if not self.tried:
+            return
+        self.held = self.held + 1 if finite else 0
+        if not finite:
+            self.value //= 2
+        elif self.held == self.window:
+            self.value, self.held = self.value * 2, 0
+
+
 def cross_entropy(case, weights, tokens):
     logits = FORWARD[case.model["model_type"]](weights, case.model, tokens[:, :-1])
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
@@ -39,8 +58,8 @@ def train(case, initial, samples, order, validation):
     """One dict per step, with the keys of metrics.jsonl; and the weights at the end."""
     masters = {name: torch.nn.Parameter(torch.from_numpy(value.copy()))
                for name, value in initial.items()}
-    weights = Weights(masters, Bf16 if case.compute == "bf16" else Fp32)
-    optimizer, lines = make_optimizer(case, masters), []
+    weights = Weights(masters, PRECISION[case.compute])
+    optimizer, scale, lines = make_optimizer(case, masters), LossScale(case), []
     for step in range(case.steps):
         loss = 0.0
         for micro_batch in range(case.accumulation):
@@ -48,8 +67,10 @@ def train(case, initial, samples, order, validation):
             indices = [order.at(k) for k in range(first, first + case.batch)]
             part = cross_entropy(case, weights, torch.from_numpy(samples.batch(indices)))
             part = part / case.accumulation
-            part.backward()
+            (part * scale.value).backward()
             loss += part.item()
+        for p in masters.values():
+            p.grad /= scale.value
         norm = math.sqrt(sum(p.grad.double().pow(2).sum().item() for p in masters.values()))
         clip = 1.0 if case.clipping is None else min(1.0, case.clipping / (norm + 1e-6))
         lr = learning_rate(case.schedule, case.optimizer["lr"], step, case.steps)
@@ -57,10 +78,15 @@ def train(case, initial, samples, order, validation):
             p.grad *= clip
         for group in optimizer.param_groups:
             group["lr"] = lr
-        optimizer.step()
+        finite = math.isfinite(norm)
+        if finite:
+            optimizer.step()
         optimizer.zero_grad()
-        line = dict(step=step + 1, loss=loss, gnorm=norm, clip=clip, lr=lr,
+        line = dict(step=step + 1, loss=loss, gnorm=norm, clip=clip, lr=lr, skipped=not finite,
                     tokens=case.batch * case.accumulation * samples.seq)
+        if scale.tried:
+            line["loss_scale"] = scale.value
+        scale.update(finite)
         if (step + 1) % case.evaluate_every == 0 or step + 1 == case.steps:
             line["valid_loss"] = validate(case, weights, validation)
         lines.append(line)

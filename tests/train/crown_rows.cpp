@@ -28,7 +28,7 @@ using schedule::Sharing;
 
 enum Axis : std::size_t {
   kTied,
-  kBf16,
+  kCompute,
   kAccumulates,
   kHomes,
   kMemory,
@@ -42,6 +42,7 @@ enum Axis : std::size_t {
   kAxes
 };
 
+constexpr std::array kComputes = {DType::kF32, DType::kBf16, DType::kF16};
 constexpr std::array kMemories = {Memory::kSerialPlenty, Memory::kPlenty, Memory::kTightGpu,
                                   Memory::kTightCpu, Memory::kMinimum};
 constexpr std::array kChunks = {ChunkSize::kGrain, ChunkSize::kThreeGrains, ChunkSize::kAuto};
@@ -71,7 +72,7 @@ bool has_streaming_stores(cpu_adam::Isa isa) {
 
 CrownRow row_of(const Row& row, const std::vector<Homes>& homes,
                 const std::vector<cpu_adam::Isa>& isas) {
-  return {.wiring = {row[kTied] != 0, row[kBf16] != 0, row[kAccumulates] != 0},
+  return {.wiring = {row[kTied] != 0, kComputes[row[kCompute]], row[kAccumulates] != 0},
           .homes = homes[row[kHomes]],
           .memory = kMemories[row[kMemory]],
           .chunk = kChunks[row[kChunk]],
@@ -171,9 +172,9 @@ bool Homes::on_nvme() const {
 
 std::string CrownRow::name() const {
   return fmt::format(
-      "tied {} bf16 {} accumulates {}, param {} gradient {} state {} activation {}, memory {} "
+      "tied {} {} accumulates {}, param {} gradient {} state {} activation {}, memory {} "
       "chunk {} recompute {} sharing {} threads {} stores {} isa {} engine {}",
-      wiring.tied, wiring.bf16, wiring.accumulates, static_cast<int>(homes.param),
+      wiring.tied, name_of(wiring.compute), wiring.accumulates, static_cast<int>(homes.param),
       static_cast<int>(homes.gradient), static_cast<int>(homes.state),
       static_cast<int>(homes.activation), static_cast<int>(memory), static_cast<int>(chunk),
       static_cast<int>(recompute), static_cast<int>(sharing), kernel_threads,
@@ -184,6 +185,7 @@ std::vector<CrownRow> crown_rows() {
   const std::vector<Homes> homes = all_homes();
   const std::vector<cpu_adam::Isa> isas = cpu_adam::available_isas();
   std::vector<std::size_t> values(kAxes, 2);
+  values[kCompute] = kComputes.size();
   values[kHomes] = homes.size();
   values[kMemory] = kMemories.size();
   values[kChunk] = kChunks.size();
@@ -227,7 +229,11 @@ Job job_of(const TempFolder& folder, const Wiring& wiring) {
   shape::Decoder decoder = wiring.tied ? tiny_gpt() : tiny_llama();
   decoder.vocab = 601;  // x 42: seven grains
   Job job = tiny_job(folder, decoder);
-  job.compute = wiring.bf16 ? DType::kBf16 : DType::kF32;
+  job.compute = wiring.compute;
+  // Doubled after three steps, halved by the spoiled one.
+  if (wiring.compute == DType::kF16) {
+    job.loss_scale = {.fixed = std::nullopt, .initial_power = 10, .window = 3};
+  }
   job.train.gradient_accumulation_steps = wiring.accumulates ? 3 : 1;
   job.train.train_batch_size = *job.train.gradient_accumulation_steps * 2;
   job.data.valid = job.data.train;

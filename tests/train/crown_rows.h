@@ -12,7 +12,9 @@ namespace sluice::train {
 
 /// What fixes the bits of a run.
 struct Wiring {
-  bool tied, bf16, accumulates;
+  bool tied;
+  DType compute;
+  bool accumulates;
   friend bool operator==(const Wiring&, const Wiring&) = default;
 };
 

@@ -201,7 +201,7 @@ void expect_kernels(const CrownRow& row, const Observed& seen,
   EXPECT_EQ(done.sums.cut > 0, forks && (row.wiring.tied || row.wiring.accumulates));
 }
 
-class Crown : public testing::TestWithParam<std::tuple<bool, bool, bool>> {
+class Crown : public testing::TestWithParam<std::tuple<bool, DType, bool>> {
  protected:
   const Wiring wiring_{std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())};
   const TempFolder folder_;
@@ -216,7 +216,11 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
   ASSERT_TRUE(expected.skipped[kSpoiledStep]);
   int clipped = 0;
   for (std::size_t i = 0; i < 5; ++i) clipped += expected.clipped[i] && !expected.skipped[i];
-  ASSERT_EQ(clipped, 1);
+  ASSERT_GT(clipped, 0);
+  ASSERT_LT(clipped, 4);
+  if (wiring_.compute == DType::kF16) {
+    ASSERT_EQ(expected.loss_scales, (std::vector<std::int64_t>{1024, 1024, 1024, 2048, 1024}));
+  }
 
   std::uint64_t seed = 1;
   for (const CrownRow& row : crown_rows()) {
@@ -247,11 +251,13 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Wirings, Crown,
-                         testing::Combine(testing::Bool(), testing::Bool(), testing::Bool()));
+                         testing::Combine(testing::Bool(),
+                                          testing::Values(DType::kF32, DType::kBf16, DType::kF16),
+                                          testing::Bool()));
 
 TEST(CrownKept, SomeLayersKeptAndSomeNotGiveTheSameBits) {
   const TempFolder folder;
-  const Wiring wiring{false, true, true};
+  const Wiring wiring{false, DType::kBf16, true};
   const double clip = clip_threshold(folder, wiring);
   const Fingerprint expected = reference(folder, wiring, clip);
   Job job = job_of(folder, wiring);

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <new>
 #include <string>
 
@@ -62,6 +63,8 @@ namespace {
 
 constexpr std::int64_t kSteps = 2000;
 constexpr std::int64_t kSettled = 200;
+/// In one of so many steps little is in flight when it ends, however busy the machine is.
+constexpr std::int64_t kCalm = 100;
 
 /// A number of a file of /proc: what follows `key`.
 std::int64_t of_process(const std::string& path, const std::string& key) {
@@ -97,10 +100,11 @@ Job job_of(const TempFolder& folder, std::int64_t steps) {
 
 /// What a run of so many steps holds.
 struct Held {
-  std::int64_t at_end = 0;   ///< live bytes when its last step has ended and nothing is in flight
-  std::int64_t least = 0;    ///< live bytes at the end of a step after kSettled,
-  std::int64_t most = 0;     ///< with whatever was in flight then
-  std::int64_t settled = 0;  ///< resident after kSettled steps
+  /// The least live bytes at the end of one of its last kCalm steps.
+  std::int64_t at_end = std::numeric_limits<std::int64_t>::max();
+  std::int64_t least = 0;          ///< live bytes at the end of a step after kSettled,
+  std::int64_t most = 0;           ///< with whatever was in flight then
+  std::int64_t settled = 0;        ///< resident after kSettled steps
   std::int64_t most_resident = 0;  ///< after that
   std::int64_t threads = 0;
 };
@@ -110,8 +114,9 @@ Held held_by(std::int64_t steps) {
   Job job = job_of(folder, steps);
   Held held;
   job.on_step = [&](const data::StepRecord& record) {
-    if (record.step < kSettled) return;
     const std::int64_t live = live_bytes;
+    if (record.step > steps - kCalm) held.at_end = std::min(held.at_end, live);
+    if (record.step < kSettled) return;
     if (record.step == kSettled) {
       held.least = live;
       held.settled = resident_bytes();
@@ -120,7 +125,6 @@ Held held_by(std::int64_t steps) {
     held.least = std::min(held.least, live);
     held.most = std::max(held.most, live);
     if (record.step % 50 == 0) held.most_resident = std::max(held.most_resident, resident_bytes());
-    held.at_end = live;
   };
   std::filesystem::create_directories(job.folder);
   Session session = make_session(job);

@@ -17,6 +17,8 @@ namespace {
 using schedule::Operand;
 using schedule::OpId;
 
+/// More than weights of these tests come to, and fp16 can hold.
+constexpr float kTooLarge = 6e4F;
 constexpr std::uint64_t kSeed = 0xcbf29ce484222325ULL;
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
@@ -62,7 +64,7 @@ class HashCompute : public Compute {
             overflows(op) ? INFINITY : 10.0 + static_cast<double>(value_of(hash));
         // The size of a step's gradient is its batch's: clipping one step leaves the others alone.
         const float scale = std::exp2(80 * value_of(hashed(kSeed, op[Operand::kBatch])));
-        if (op.id == OpId::kHeadTrain) backward(op, hash, scale);
+        if (op.id == OpId::kHeadTrain) backward(op, hash, scale * loss_scale(op));
         return;
       }
       case OpId::kLayerBackward:
@@ -90,13 +92,13 @@ class HashCompute : public Compute {
   bool overflows(const OpBytes& op) const {
     for (const auto segment : op.all(Operand::kWeights)) {
       for (std::size_t i = 0; i < segment.size() / size_of(setup_.compute); ++i) {
-        const float weight = setup_.compute == DType::kF32
-                                 ? OpBytes::as<float>(segment)[i]
-                                 : to_float(OpBytes::as<Bf16>(segment)[i]);
-        if (std::abs(weight) > 1e20F) return true;
+        if (std::abs(element(segment, i)) > kTooLarge) return true;
       }
     }
     return false;
+  }
+  static float loss_scale(const OpBytes& op) {
+    return static_cast<float>(op.values<const Control>(Operand::kControl).front().loss_scale);
   }
   void backward(const OpBytes& op, std::uint64_t hash, float scale = 1) const {
     if (op.has(Operand::kInputGradient)) fill(op[Operand::kInputGradient], hash);
@@ -129,12 +131,31 @@ class HashCompute : public Compute {
   void write(OpBytes::Bytes bytes, std::uint64_t hash, float scale = 1) const {
     const Bytes elem = size_of(setup_.compute);
     for (std::size_t i = 0; i < bytes.size() / elem; ++i) {
-      const float value = scale * value_of(mixed(hash, i));
-      if (setup_.compute == DType::kF32) {
+      set_element(bytes, i, scale * value_of(mixed(hash, i)));
+    }
+  }
+  float element(OpBytes::Bytes bytes, std::size_t i) const {
+    switch (setup_.compute) {
+      case DType::kF32:
+        return OpBytes::as<float>(bytes)[i];
+      case DType::kBf16:
+        return to_float(OpBytes::as<Bf16>(bytes)[i]);
+      case DType::kF16:
+        return to_float(OpBytes::as<Fp16>(bytes)[i]);
+    }
+    throw Error(Errc::kLogic, "no such dtype");
+  }
+  void set_element(OpBytes::Bytes bytes, std::size_t i, float value) const {
+    switch (setup_.compute) {
+      case DType::kF32:
         OpBytes::as<float>(bytes)[i] = value;
-      } else {
+        return;
+      case DType::kBf16:
         OpBytes::as<Bf16>(bytes)[i] = to_bf16(value);
-      }
+        return;
+      case DType::kF16:
+        OpBytes::as<Fp16>(bytes)[i] = to_fp16(value);
+        return;
     }
   }
   void check_kept(const OpBytes& op) const {

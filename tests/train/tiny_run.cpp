@@ -74,9 +74,8 @@ class Observer : public executor::Handler {
     Ticket ticket = inner_.start(context);
     if (spoils(context)) {
       ticket.wait();
-      const float infinity = std::numeric_limits<float>::infinity();
       std::byte* gradients = address(context, buffer_of(context.op, Operand::kGradients), memory_);
-      std::memcpy(gpu::local(gradients), &infinity, sizeof infinity);
+      make_infinite(gpu::local(gradients));
     }
     delay();
     return ticket;
@@ -89,6 +88,26 @@ class Observer : public executor::Handler {
   }
 
  private:
+  /// The first element.
+  void make_infinite(std::byte* gradients) const {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    switch (setup_.compute) {
+      case DType::kF32:
+        std::memcpy(gradients, &kInfinity, sizeof kInfinity);
+        return;
+      case DType::kBf16: {
+        const Bf16 rounded = to_bf16(kInfinity);
+        std::memcpy(gradients, &rounded, sizeof rounded);
+        return;
+      }
+      case DType::kF16: {
+        const Fp16 rounded = to_fp16(kInfinity);
+        std::memcpy(gradients, &rounded, sizeof rounded);
+        return;
+      }
+    }
+  }
+
   bool spoils(const OpContext& context) const {
     const Tag tag = Tag::unpack(context.tag);
     const OpId id = schedule::id_of(context.op);
@@ -225,6 +244,7 @@ Observed observe(Job job, const Disturbance& disturbance) {
     if (r.valid_loss) print.valid_losses.push_back(*r.valid_loss);
     print.clipped.push_back(r.clip < 1.0);
     print.skipped.push_back(r.skipped);
+    if (r.loss_scale) print.loss_scales.push_back(*r.loss_scale);
   };
   job.hooks.wrap_handler = [&, own = job.hooks.wrap_handler](executor::Handler& conductor,
                                                              const memory::SlotMemory& memory) {

@@ -34,8 +34,9 @@ struct Fingerprint {
   std::vector<double> norms;
   std::vector<double> valid_losses;
   std::vector<bool> clipped, skipped;
-  std::uint64_t state = 0;    ///< hash of master, m and v of every grain, in order
-  std::uint64_t weights = 0;  ///< hash of the final weights' file
+  std::vector<std::int64_t> loss_scales;  ///< of fp16
+  std::uint64_t state = 0;                ///< hash of master, m and v of every grain, in order
+  std::uint64_t weights = 0;              ///< hash of the final weights' file
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
