@@ -15,6 +15,12 @@ std::vector<Field> tier_fields() {
           "Where the device computes in host memory both tiers come from it: a size counts first, "
           "and two tiers without one get what they need and share the rest",
           &C::tiers, &memory::Options::gpu, &memory::GpuTier::limit),
+      key("tiers.gpu.device",
+          or_auto(named<gpu::Backend>({gpu::Backend::kHost, gpu::Backend::kCuda})),
+          "What a run needs to compute on; auto takes what this sluice is built for. Another one "
+          "is "
+          "refused, so that a run file for a GPU does not quietly run without",
+          &C::tiers, &memory::Options::gpu, &memory::GpuTier::device),
       key("tiers.gpu.unified",
           choice<Unified>({{"auto", Unified::kAuto}, {"false", Unified::kFalse}}),
           "false copies between device and host even where they share their memory, as if they did "

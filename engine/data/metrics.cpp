@@ -67,6 +67,7 @@ std::string to_json(const StepRecord& record) {
       {"targets", record.targets},
       {"clip", record.clip},
       {"skipped", record.skipped},
+      {"flops", record.flops},
       {"bound", record.bound},
       {"bound_share", record.bound_share},
       {"cpu_bytes", record.cpu_bytes},
@@ -87,6 +88,7 @@ std::string to_json(const StepRecord& record) {
   }
   if (!record.nvme.empty()) json["nvme"] = record.nvme;
   if (record.resident_peak > 0) json["resident_peak"] = record.resident_peak;
+  if (record.mfu) json["mfu"] = rounded(*record.mfu);
   if (record.loss_scale) json["loss_scale"] = *record.loss_scale;
   if (record.valid_loss) json["valid_loss"] = *record.valid_loss;
   return json.dump();

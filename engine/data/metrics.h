@@ -33,8 +33,10 @@ struct StepRecord {
   double clip = 1;           ///< the factor on the gradient
   std::optional<std::int64_t> loss_scale;  ///< of fp16
   bool skipped = false;                    ///< the update was not applied
-  std::string bound;                       ///< the busiest lane; may be empty
-  double bound_share = 0;                  ///< of the step, 0 to 1
+  double flops = 0;           ///< that the model needs for a step, whatever is run again
+  std::optional<double> mfu;  ///< of the device's peak, 0 to 1
+  std::string bound;          ///< the busiest lane; may be empty
+  double bound_share = 0;     ///< of the step, 0 to 1
   std::vector<LaneShare> lanes;
   std::optional<double> valid_loss;
   Bytes cpu_bytes = 0;

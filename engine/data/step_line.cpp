@@ -122,6 +122,7 @@ std::string step_line(const StepRecord& record) {
   add(fmt::format("lr {:.1e}", record.lr));
   add(seconds(record.seconds));
   if (record.seconds > 0) add(rate(record.tokens, record.seconds));
+  if (record.mfu) add(fmt::format("mfu {:.0f}%", 100 * *record.mfu));
   add(memory(record.cpu_bytes, record.cpu_limit));
   if (record.seconds > 0 && record.nvme_read_bytes + record.nvme_write_bytes > 0) {
     add(drives(record.nvme_read_bytes, record.nvme_write_bytes, record.seconds,

@@ -75,6 +75,19 @@ Bytes nvme_limit(const NvmeTier& tier) {
   return *size;
 }
 
+void check_device(const GpuTier& tier, const gpu::Device& device) {
+  if (!tier.device || *tier.device == device.backend) return;
+  const std::string_view asked = name_of(*tier.device);
+  const std::string build = *tier.device == gpu::Backend::kCuda
+                                ? "scripts/install.sh cuda; cmake --preset cuda; cmake --build "
+                                  "--preset cuda makes build/cuda/engine/app/sluice"
+                                : "./sluice build makes it";
+  throw Error(Errc::kDevice,
+              fmt::format("tiers.gpu.device is {}, and this sluice is built for {} ({}): {}; or "
+                          "write tiers.gpu.device: auto",
+                          asked, name_of(device.backend), device.name, build));
+}
+
 }  // namespace
 
 Machine this_machine() {
@@ -85,6 +98,7 @@ Machine this_machine() {
 }
 
 Limits resolve_limits(const Options& options, const Machine& machine) {
+  check_device(options.gpu, machine.device);
   Limits limits;
   limits[kGpu] = gpu_limit(options, machine);
   limits[kCpu] = cpu_limit(options.cpu, machine.host);

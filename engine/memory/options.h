@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/units.h"
+#include "gpu/device.h"
 
 namespace sluice::memory {
 
@@ -20,6 +21,7 @@ enum class Unified : std::uint8_t {
 };
 
 struct GpuTier {
+  std::optional<gpu::Backend> device;  ///< that a run needs; nullopt = whatever there is
   Limit limit = 0.95;
   Unified unified = Unified::kAuto;
 };

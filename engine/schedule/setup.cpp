@@ -14,6 +14,14 @@ std::uint64_t Setup::chunk_count() const {
   return count;
 }
 
+double Setup::step_flops() const {
+  double forward = 0;
+  for (const shape::Block& block : model->blocks) {
+    forward += shape::forward_flops(*model, block, micro_batch_size, seq_len);
+  }
+  return 3 * forward * static_cast<double>(micro_batches);
+}
+
 Setup make_setup(shape::Model model, const Options& homes) {
   Setup setup;
   setup.homes = homes;

@@ -47,6 +47,9 @@ struct Setup {
   std::uint64_t chunk_count() const;
   std::int64_t micro_batch_tokens() const { return micro_batch_size * seq_len; }
   std::int64_t tokens_per_step() const { return micro_batch_tokens() * micro_batches; }
+  /// Operations that the model needs for a step: a forward and a backward of each token, whatever
+  /// is run again.
+  double step_flops() const;
   std::uint64_t segment_elems(int segment) const {
     return layouts[static_cast<std::size_t>(segment)].elems;
   }

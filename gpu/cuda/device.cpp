@@ -3,7 +3,10 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 
 #include "engine/base/error.h"
 #include "gpu/cuda/answer.h"
@@ -37,6 +40,21 @@ void check_driver() {
   cuda::check(answer, "asked the driver for its GPUs");
 }
 
+/// Data sheets, without sparsity; the first whose name is part of the device's.
+double peak_flops(std::string_view name) {
+  struct Sheet {
+    std::string_view name;
+    double tflops;
+  };
+  constexpr std::array kSheets = {Sheet{"B200", 2250},     Sheet{"H200", 989.5},
+                                  Sheet{"H100 PCIe", 756}, Sheet{"H100 NVL", 835},
+                                  Sheet{"H100", 989.5},    Sheet{"A100", 312},
+                                  Sheet{"L40S", 362},      Sheet{"RTX 4090", 165.2}};
+  const auto* const found = std::ranges::find_if(
+      kSheets, [&](const Sheet& sheet) { return name.find(sheet.name) != name.npos; });
+  return found == kSheets.end() ? 0 : found->tflops * 1e12;
+}
+
 }  // namespace
 
 Device device() {
@@ -48,7 +66,11 @@ Device device() {
                            "GPU (CUDA_VISIBLE_DEVICES chooses), or build with SLUICE_GPU=host",
                            found.name, found.major, found.minor, kOldest));
   // Never unified: the host reaches nothing of cudaMalloc, whatever the memory is made of.
-  return {.name = found.name, .memory = found.totalGlobalMem, .unified = false};
+  return {.backend = Backend::kCuda,
+          .name = found.name,
+          .memory = found.totalGlobalMem,
+          .unified = false,
+          .peak_flops = peak_flops(found.name)};
 }
 
 Bytes free_memory() {

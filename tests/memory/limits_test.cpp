@@ -38,7 +38,8 @@ TEST(Limits, OfASizeAreThatSize) {
 
 /// 32 GiB of memory, 20 of them available.
 Machine machine(bool unified) {
-  return {{.name = "card", .memory = 32_GiB, .unified = unified}, {20_GiB, "this machine"}};
+  return {{.backend = gpu::Backend::kHost, .name = "card", .memory = 32_GiB, .unified = unified},
+          {20_GiB, "this machine"}};
 }
 Machine apart() {
   return machine(false);
@@ -52,6 +53,25 @@ Options sized(Limit gpu, std::optional<Limit> cpu) {
   options.gpu.limit = gpu;
   options.cpu.limit = cpu;
   return options;
+}
+
+TEST(Limits, AnotherDeviceThanTheBuildHasIsRefusedWithTheBuildThatHasIt) {
+  Options options = small_options();
+  for (const gpu::Backend has : {gpu::Backend::kHost, gpu::Backend::kCuda}) {
+    Machine on = apart();
+    on.device.backend = has;
+    for (const gpu::Backend asked : {gpu::Backend::kHost, gpu::Backend::kCuda}) {
+      options.gpu.device = asked;
+      if (asked == has) {
+        EXPECT_NO_THROW(resolve_limits(options, on));
+        continue;
+      }
+      const Error error = error_of([&] { resolve_limits(options, on); });
+      EXPECT_EQ(error.code, Errc::kDevice);
+      EXPECT_THAT(error.what(), HasSubstr(asked == gpu::Backend::kCuda ? "cmake --preset cuda"
+                                                                       : "./sluice build"));
+    }
+  }
 }
 
 std::string refusal(const Options& options, const Machine& on) {

@@ -110,6 +110,21 @@ class Numbers : public testing::Test {
   Sightings seen_;
 };
 
+/// Two for each weight of a product and each pair of places and channel that attention looks at;
+/// three times, for a backward is two more.
+TEST_F(Numbers, OperationsOfAStepAreThoseOfTheModel) {
+  const double hidden = 42, narrow = 14, wide = 67, layers = 4;
+  const double layer = 2 * hidden * hidden + 2 * hidden * narrow + 3 * hidden * wide;
+  const double pairs = 13.0 * 14 / 2 * kSequences * kMicroBatches;
+  const double products = (layers * layer + 601 * hidden) * kTokens * kMicroBatches;
+  const double attention = layers * pairs * 2 * hidden;
+  job_.homes.recompute = schedule::Recompute::kEveryLayer;
+  for (const data::StepRecord& record : observe(job_).records) {
+    EXPECT_EQ(record.flops, 3 * 2 * (products + attention));
+    EXPECT_FALSE(record.mfu);
+  }
+}
+
 TEST_F(Numbers, EveryTensorBeginsWithTheValuesOfItsSeedAndName) {
   const Observed run = observe(job_);
   const schedule::Setup& setup = run.plan.setup;
