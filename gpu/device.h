@@ -1,19 +1,12 @@
 /// The accelerator of this process.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "engine/base/units.h"
+#include "gpu/options.h"
 
 namespace sluice::gpu {
-
-/// Which one a build has is chosen by CMake: SLUICE_GPU=host|cuda.
-enum class Backend : std::uint8_t { kHost, kCuda };
-constexpr std::string_view name_of(Backend backend) {
-  return backend == Backend::kHost ? "host" : "cuda";
-}
 
 struct Device {
   Backend backend = Backend::kHost;

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/compute/model_ops.h"
+#include "engine/model/documents.h"
 #include "engine/schedule/batch.h"
 #include "engine/schedule/catalog.h"
 #include "engine/tensor/process.h"
@@ -88,21 +89,23 @@ std::vector<Bytes> sizes_of(Operand name, const Setup& setup, const shape::Block
 
 /// Where documents begin. Attention takes a batch at once where each row is one, and document by
 /// document where any row has several; then it needs most for one that fills a row, or all but a
-/// place of it where the micro-batch has but one (model/documents.h).
-enum class Rows { kWhole, kSeveral };
+/// place of it where the micro-batch has but one; or, where all go through it side by side, for as
+/// many as go at once (model/documents.h).
+enum class Rows { kWhole, kSeveral, kMany };
 
 std::vector<Rows> rows_of(const Setup& setup, shape::BlockKind kind) {
   const bool attends = kind == shape::BlockKind::kLayer;
   if (!attends || !setup.documents || setup.seq_len == 1) return {Rows::kWhole};
-  return {Rows::kWhole, Rows::kSeveral};
+  return {Rows::kWhole, Rows::kSeveral, Rows::kMany};
 }
 
 void fill_batch(std::span<std::int64_t> buffer, const Setup& setup, Rows rows) {
   const schedule::Batch batch = schedule::batch_of(buffer);
   const std::span<std::int64_t> positions = batch.positions;
   const auto seq = static_cast<std::size_t>(setup.seq_len);
+  const std::size_t longest = rows == Rows::kMany ? model::kDocumentScratch : seq;
   for (std::size_t i = 0; i < positions.size(); ++i) {
-    positions[i] = static_cast<std::int64_t>(i % seq);
+    positions[i] = static_cast<std::int64_t>(i % seq % longest);
   }
   if (rows == Rows::kSeveral) positions.back() = 0;
   schedule::mark_documents(batch, seq);

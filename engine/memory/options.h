@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/base/units.h"
-#include "gpu/device.h"
+#include "gpu/options.h"
 
 namespace sluice::memory {
 

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -35,5 +36,17 @@ struct Places {
 /// `ends`: 0 and then the end of each, counted over all rows of `seq`; behind the last one it may
 /// stand again. In host memory.
 std::vector<Document> documents_of(std::span<const std::int32_t> ends, std::int64_t seq);
+
+/// What flash attention's backward takes for each document beside its tokens, in tokens. So only so
+/// many documents go through it at once that this is no more than all tokens take.
+inline constexpr std::int64_t kDocumentScratch = 128;
+
+/// Documents that go through a kernel together.
+struct Group {
+  std::size_t first, count;
+  std::int64_t begin, tokens;  ///< counted over all rows
+};
+/// All of them, in order. `tokens`: of the batch.
+std::vector<Group> groups_of(std::span<const Document> documents, std::int64_t tokens);
 
 }  // namespace sluice::model

@@ -53,9 +53,9 @@ TEST_F(ConfigVerbs, WhatAnImportChangesIsSaidAside) {
 }
 
 TEST_F(ConfigVerbs, WhatCannotBeImportedIsRefusedAndNothingIsWritten) {
-  write("ds.json", R"({"fp16": {"enabled": true}})");
+  write("ds.json", R"({"amp": {"enabled": true}})");
   expect_refused(shell("$sluice config import-deepspeed ds.json -o ds.yaml"), kConfig,
-                 {"ds.json:1:11 fp16.enabled: true", "not built"});
+                 {"ds.json:1:10 amp.enabled: true", "not built"});
   EXPECT_FALSE(exists("ds.yaml"));
   expect_refused(shell("$sluice config import-deepspeed nowhere.json"), kConfig,
                  {"nowhere.json", "No such file"});

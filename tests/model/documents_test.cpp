@@ -34,6 +34,29 @@ TEST(Documents, LieBetweenTheirEnds) {
   EXPECT_EQ(found, expected);
 }
 
+TEST(Documents, GoTogetherAsFarAsTheirScratchIsNoMoreThanTheirTokens) {
+  for (const std::int64_t tokens : {1, 100, 1024, 1030}) {
+    for (const std::int64_t length : {1, 7, 128, 512, 2000}) {
+      std::vector<Document> documents;
+      for (std::int64_t at = 0; at < tokens; at += length) {
+        documents.push_back({0, at, std::min(length, tokens - at)});
+      }
+      std::size_t next = 0;
+      std::int64_t begin = 0;
+      for (const Group& group : groups_of(documents, tokens)) {
+        EXPECT_EQ(group.first, next);
+        EXPECT_EQ(group.begin, begin);
+        EXPECT_TRUE(group.count == 1 ||
+                    static_cast<std::int64_t>(group.count) * kDocumentScratch <= tokens);
+        for (std::size_t i = 0; i < group.count; ++i) begin += documents[next++].tokens;
+        EXPECT_EQ(group.begin + group.tokens, begin);
+      }
+      EXPECT_EQ(next, documents.size());
+      EXPECT_EQ(begin, tokens);
+    }
+  }
+}
+
 struct Case {
   const char* name;
   std::int64_t batch, window, intermediate;

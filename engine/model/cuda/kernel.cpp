@@ -6,16 +6,19 @@
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 #include <tuple>
 
 #include "engine/base/error.h"
 #include "engine/model/one_by_one.h"
+#include "engine/tensor/workspace.h"
 
 namespace sluice::model {
 namespace {
@@ -99,11 +102,17 @@ Flash flash_of_rows(const Heads& heads, std::int64_t window) {
   return {{}, heads.q.size(2), scale_of(heads), window};
 }
 
-Flash flash_of_documents(const Heads& heads, const Documents& documents, std::int64_t window) {
+/// Of a group's, counted from its first token.
+Flash flash_of_documents(const Heads& heads, const Documents& documents, const Group& group,
+                         std::int64_t window) {
   SLUICE_CHECK(documents.ends.defined(), kLogic, "attention: no ends of documents on the device");
   std::int64_t longest = 0;
-  for (const Document& document : documents.all) longest = std::max(longest, document.tokens);
-  return {documents.ends, longest, scale_of(heads), window};
+  for (const Document& document : std::span(documents.all).subspan(group.first, group.count)) {
+    longest = std::max(longest, document.tokens);
+  }
+  const at::Tensor ends = documents.ends.narrow(0, static_cast<std::int64_t>(group.first),
+                                                static_cast<std::int64_t>(group.count) + 1);
+  return {group.begin == 0 ? ends : ends.sub(group.begin), longest, scale_of(heads), window};
 }
 
 at::Tensor side_by_side(const at::Tensor& t_BhSD) {
@@ -199,7 +208,8 @@ Looked look(const Heads& heads, const Documents& documents, std::int64_t window)
     return look_one_by_one(heads, documents, window);
   }
   const at::Tensor& q = heads.q;
-  const Looked looked = flash_of_documents(heads, documents, window)
+  const Group all{0, documents.all.size(), 0, q.size(0) * q.size(2)};
+  const Looked looked = flash_of_documents(heads, documents, all, window)
                             .forward(side_by_side(q), side_by_side(heads.k), side_by_side(heads.v));
   // Its sums are of [h, tokens] then.
   const at::Tensor sums_hBS = looked.logsumexp.view({q.size(1), q.size(0), q.size(2)});
@@ -211,12 +221,23 @@ Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& 
   if (in_fp32(heads) || documents.are_rows(heads.q.size(0))) {
     return look_one_by_one_backward(heads, looked, dout, documents, window);
   }
+  const Heads h{side_by_side(heads.q), side_by_side(heads.k), side_by_side(heads.v)};
   const at::Tensor sums_hN = looked.logsumexp.transpose(0, 1).contiguous().flatten(1, 2);
-  const Heads d =
-      flash_of_documents(heads, documents, window)
-          .backward({side_by_side(heads.q), side_by_side(heads.k), side_by_side(heads.v)},
-                    {side_by_side(looked.out), sums_hN}, side_by_side(dout));
-  return {rows_again(d.q, heads.q), rows_again(d.k, heads.k), rows_again(d.v, heads.v)};
+  const at::Tensor out = side_by_side(looked.out), dout_NhD = side_by_side(dout);
+  const Heads all{at::empty_like(h.q), at::empty_like(h.k), at::empty_like(h.v)};
+  for (const Group& group : groups_of(documents.all, h.q.size(0))) {
+    const tensor::Stack stack;
+    const auto part = [&](const at::Tensor& t) { return t.narrow(0, group.begin, group.tokens); };
+    const Heads d =
+        flash_of_documents(heads, documents, group, window)
+            .backward({part(h.q), part(h.k), part(h.v)},
+                      {part(out), sums_hN.narrow(1, group.begin, group.tokens).contiguous()},
+                      part(dout_NhD));
+    part(all.q).copy_(d.q);
+    part(all.k).copy_(d.k);
+    part(all.v).copy_(d.v);
+  }
+  return {rows_again(all.q, heads.q), rows_again(all.k, heads.k), rows_again(all.v, heads.v)};
 }
 
 }  // namespace sluice::model
