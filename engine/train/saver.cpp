@@ -81,15 +81,11 @@ void Saver::run(const OpBytes& op, Bytes nvme_written) {
 
 void Saver::begin(Open& open, const OpBytes& op, Bytes nvme_written) const {
   const Control& control = op.values<const Control>(Operand::kControl).front();
-  const bool tried = !job_.loss_scale.fixed;
   open.begin = now_ns();
   const std::int64_t step = Tag::unpack(op.tag).step;
-  op.values<checkpoint::Position>(Operand::kPosition).front() = {step,
-                                                                 control.applied,
-                                                                 control.skipped_in_row,
-                                                                 nvme_written,
-                                                                 tried ? control.loss_scale : 0,
-                                                                 control.scale_held};
+  checkpoint::Position& position = op.values<checkpoint::Position>(Operand::kPosition).front();
+  position = {step, control.applied, control.skipped_in_row, nvme_written, 0, control.scale_held};
+  if (!job_.loss_scale.fixed) position.loss_scale = control.loss_scale;
   open.writer = std::make_unique<checkpoint::StateWriter>(
       laid_out_, checkpoint::new_checkpoint(folder_, step), companions_, job_.aio);
 }

@@ -28,6 +28,16 @@ def stopped(number, _frame):
     sys.exit(128 + number)  # an exception, so that every `with` cleans up
 
 
+@contextlib.contextmanager
+def uninterrupted():
+    """What would stop the command waits until the end of the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def run(command):
     """Calls `command`, whose result is the exit code; a failure becomes a message and its code."""
     signal.signal(signal.SIGTERM, stopped)

@@ -7,7 +7,7 @@ import tempfile
 
 import numpy as np
 
-from failures import BadData, BadOptions
+from failures import BadData, BadOptions, uninterrupted
 
 PARTS = (".bin", ".documents", ".mask", ".json")  # in the order in which they appear
 
@@ -70,9 +70,17 @@ class Writer:
         self.tokens = self.documents = self.targets = self.longest = 0
 
     def __enter__(self):
-        self.work = tempfile.mkdtemp(prefix=f".{self.places.name}.partial-", dir=self.places.folder)
+        self.work, self.files = None, {}
         parts = (".bin", ".documents") + ((".mask",) if self.masked else ())
-        self.files = {part: open(self.partial(part), "wb", buffering=1 << 20) for part in parts}
+        try:
+            with uninterrupted():
+                self.work = tempfile.mkdtemp(prefix=f".{self.places.name}.partial-",
+                                             dir=self.places.folder)
+                for part in parts:
+                    self.files[part] = open(self.partial(part), "wb", buffering=1 << 20)
+        except BaseException:  # the block is not begun: nobody else cleans up
+            self.__exit__()
+            raise
         return self
 
     def partial(self, part):
@@ -134,4 +142,5 @@ class Writer:
         for file in self.files.values():
             with contextlib.suppress(OSError):  # the error that counts is on its way
                 file.close()
-        shutil.rmtree(self.work, ignore_errors=True)
+        if self.work is not None:
+            shutil.rmtree(self.work, ignore_errors=True)

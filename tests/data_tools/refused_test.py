@@ -6,14 +6,18 @@ import pathlib
 import resource
 import shutil
 import signal
+import tempfile
 import time
 from unittest import mock
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 
 from tools import CHATML, Case, chat, save
+import failures
 from formats import Format
+from token_set import Places, Writer
 
 FINE = json.dumps({"text": "fine"}) + "\n"
 CHAT = chat(("user", "Hello"), ("assistant", "fine"))
@@ -307,6 +311,21 @@ class Processes(Case):
                 self.assertEqual(self.stopped_by(number),
                                  (128 + number, ["a.jsonl", "model", "slow"]))
                 shutil.rmtree("slow")
+
+    def test_a_set_that_is_stopped_as_it_is_begun_leaves_nothing(self):
+        make = tempfile.mkdtemp
+
+        def stopped_in(*arguments, **options):
+            folder = make(*arguments, **options)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return folder
+        before = signal.signal(signal.SIGTERM, failures.stopped)
+        self.addCleanup(signal.signal, signal.SIGTERM, before)
+        names = sorted(os.listdir())
+        with mock.patch("tempfile.mkdtemp", stopped_in), self.assertRaises(SystemExit):
+            with Writer(Places("out"), np.uint16, masked=True):
+                self.fail("the block was begun")
+        self.assertEqual(sorted(os.listdir()), names)
 
     def test_a_run_that_is_killed_leaves_no_set_and_is_in_nobodys_way(self):
         code, names = self.stopped_by(signal.SIGKILL)
