@@ -66,11 +66,11 @@ Device device() {
                            "GPU (CUDA_VISIBLE_DEVICES chooses), or build with SLUICE_GPU=host",
                            found.name, found.major, found.minor, kOldest));
   // Never unified: the host reaches nothing of cudaMalloc, whatever the memory is made of.
-  return {.backend = Backend::kCuda,
-          .name = found.name,
+  return {.name = found.name,
           .memory = found.totalGlobalMem,
           .unified = false,
-          .peak_flops = peak_flops(found.name)};
+          .peak_flops = peak_flops(found.name),
+          .backend = Backend::kCuda};
 }
 
 Bytes free_memory() {

@@ -12,10 +12,10 @@ Device device() {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page = sysconf(_SC_PAGESIZE);
   SLUICE_CHECK(pages > 0 && page > 0, kDevice, "the system does not say how much memory it has");
-  return {.backend = Backend::kHost,
-          .name = cpu_model().value_or("processor"),  // not every architecture gives its name
+  return {.name = cpu_model().value_or("processor"),  // not every architecture gives its name
           .memory = static_cast<Bytes>(pages) * static_cast<Bytes>(page),
-          .unified = true};
+          .unified = true,
+          .backend = Backend::kHost};
 }
 
 Bytes free_memory() {

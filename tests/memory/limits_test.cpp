@@ -38,8 +38,7 @@ TEST(Limits, OfASizeAreThatSize) {
 
 /// 32 GiB of memory, 20 of them available.
 Machine machine(bool unified) {
-  return {{.backend = gpu::Backend::kHost, .name = "card", .memory = 32_GiB, .unified = unified},
-          {20_GiB, "this machine"}};
+  return {{.name = "card", .memory = 32_GiB, .unified = unified}, {20_GiB, "this machine"}};
 }
 Machine apart() {
   return machine(false);
