@@ -43,8 +43,10 @@ class Check:
 
     def ended(self, log, code):
         if code != 0:
-            raise parts.Ended("failed", f"exit code {code}; {log}", code=code, log=str(log),
-                              tail=parts.last_lines(log))
+            tail = parts.last_lines(log)
+            last = f": {tail[-1][:120]}" if tail else ""
+            raise parts.Ended("failed", f"exit code {code}{last}; {log}", code=code, log=str(log),
+                              tail=tail)
 
     def test(self, name, program, shard, shards, limit):
         log, report = self.logs / f"{name}.log", self.logs / f"{name}.json"
@@ -73,7 +75,7 @@ class Check:
             command = runs.command(pathlib.Path(scratch), shape, shape.layers, placement, SMALL)
             code = parts.run(command, log, limit)
         said = found.read_text(encoding="utf-8", errors="replace") if found.exists() else ""
-        if "Device not supported" in said:
+        if "Device not supported" in said + "\n".join(parts.last_lines(log)):
             raise parts.Ended("skipped", f"compute-sanitizer cannot work here; {found}")
         self.ended(found if code == SANITIZER_FOUND else log, code)
         summaries = [line for line in said.splitlines() if "SUMMARY" in line]

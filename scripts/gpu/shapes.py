@@ -102,12 +102,14 @@ def most(fits, top, guess):
     It asks near `guess` first."""
     low, high = 0, top + 1
     n = max(1, min(guess, top))
+    step = max(1, n // 8)
     while high - low > max(1, low // 16):
         if fits(n):
             low = n
         else:
             high = n
-        n = min(top, low + max(1, low // 8)) if high > top else (low + high) // 2
+        n = min(top, low + step) if high > top else (low + high) // 2
+        step *= 2
     return low
 
 

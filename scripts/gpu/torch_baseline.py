@@ -208,7 +208,9 @@ def main():
     options = arguments()
     try:
         result = {"matmul": matmul, "copy": copy, "train": train}[options.work](options)
-    except torch.cuda.OutOfMemoryError as failure:
+    except RuntimeError as failure:
+        if "out of memory" not in str(failure):  # compiled code wraps it in errors of its own
+            raise
         print(f"error: {str(failure).splitlines()[0]}", file=sys.stderr)
         sys.exit(UNFIT)
     print(json.dumps(result | {"torch": torch.__version__}))
