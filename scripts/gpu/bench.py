@@ -163,7 +163,8 @@ def summary(found):
 def command():
     options = arguments()
     options.out = options.out.resolve()
-    options.out.mkdir(parents=True, exist_ok=True)
+    for folder in (options.out, options.nvme or options.out):
+        folder.mkdir(parents=True, exist_ok=True)
     box = boxes.box_of(options.nvme or options.out, options.card_gib)
     programs = boxes.Programs(options.programs)
     every = parts.Parts(options.out, list(Bench(options, box, programs).parts()))

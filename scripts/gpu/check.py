@@ -72,7 +72,7 @@ class Check:
         runs = training.Runs(wrapped, self.out, self.out, settings)
         with runs.scratch() as scratch:
             shape = shapes.SHAPES["tiny"]
-            command = runs.command(pathlib.Path(scratch), shape, shape.layers, placement, SMALL)
+            command = runs.command(scratch, shape, shape.layers, placement, SMALL)
             code = parts.run(command, log, limit)
         said = found.read_text(encoding="utf-8", errors="replace") if found.exists() else ""
         if "Device not supported" in said + "\n".join(parts.last_lines(log)):

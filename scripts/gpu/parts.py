@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+import traceback
 from typing import Callable
 
 LONGEST = 470  # seconds: no part takes longer, so that calls of under 10 minutes are enough
@@ -99,6 +100,9 @@ class Parts:
         except OutOfTime as late:
             # A later call begins with this part, and has more time for it.
             result = {"status": "failed" if whole else "cut", "why": str(late)}
+        except Exception as broken:  # it must not keep the others from their turn
+            result = {"status": "failed", "why": repr(broken),
+                      "tail": traceback.format_exc().splitlines()}
         result |= {"part": part.name, "took": round(time.monotonic() - begin, 1)}
         store(self.folder / f"{part.name}.json", result)
         why = f": {result['why']}" if "why" in result else ""
@@ -130,7 +134,7 @@ def run(command, log, limit, env=None, cwd=None, watch=lambda: False, grace=45):
     with open(log, "wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=cwd,
                                    env=os.environ | (env or {}), stdin=subprocess.DEVNULL,
-                                   start_new_session=True)
+                                   preexec_fn=os.setpgrp)
     try:
         while process.poll() is None:
             if watch():
@@ -148,7 +152,7 @@ def run(command, log, limit, env=None, cwd=None, watch=lambda: False, grace=45):
 
 
 def stop(process, grace):
-    """The whole session of a process: a shell or compute-sanitizer stands between us and it."""
+    """The whole group of a process: a shell or compute-sanitizer stands between us and it."""
     os.killpg(process.pid, signal.SIGTERM)
     try:
         process.wait(grace)

@@ -1,11 +1,10 @@
 """One run of `sluice train`: its file, its steps, what its metrics say."""
 import array
+import contextlib
 import json
-import pathlib
 import random
 import shutil
 import statistics
-import tempfile
 
 import parts
 
@@ -57,8 +56,8 @@ def run_file(shape, layers, placement, batch, data, folder):
 
 
 class Runs:
-    """Runs of one program. Logs stay in `folder`; what else a run writes is in a folder of `drive`
-    that goes with it."""
+    """Runs of one program, one at a time. Logs stay in `folder`; what else a run writes is in a
+    folder of `drive` that goes with it, or with the next one where this process was killed."""
 
     def __init__(self, program, folder, drive, settings):
         self.program, self.folder, self.drive, self.settings = program, folder, drive, settings
@@ -70,8 +69,15 @@ class Runs:
         file.write_text(json.dumps(run, indent=1), encoding="utf-8")
         return [*self.program, "train", str(file), *self.settings]
 
+    @contextlib.contextmanager
     def scratch(self):
-        return tempfile.TemporaryDirectory(dir=self.drive, prefix="gpu-bench-")
+        folder = self.drive.resolve() / "gpu-run"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
 
     def log(self, name):
         (self.folder / "logs").mkdir(parents=True, exist_ok=True)
@@ -80,7 +86,7 @@ class Runs:
     def fits(self, name, limit, *wanted):
         """Whether the program says that it would fit."""
         with self.scratch() as scratch:
-            command = self.command(pathlib.Path(scratch), *wanted) + ["--dry-run"]
+            command = self.command(scratch, *wanted) + ["--dry-run"]
             code = parts.run(command, self.log(name), limit)
         if code not in (0, UNFIT):
             raise parts.Ended("failed", self.why(name, code))
@@ -89,8 +95,8 @@ class Runs:
     def steps(self, name, limit, *wanted):
         """The metrics of a run's steps, as far as it came in the time."""
         with self.scratch() as scratch:
-            command = self.command(pathlib.Path(scratch), *wanted)
-            metrics = pathlib.Path(scratch, "run", "metrics.jsonl")
+            command = self.command(scratch, *wanted)
+            metrics = scratch / "run" / "metrics.jsonl"
             try:
                 code = parts.run(command, self.log(name), limit,
                                  watch=lambda: len(rows_of(metrics)) >= WARM_UP + MEASURED)
@@ -149,7 +155,8 @@ def numbers_of(rows):
 
 def lane_of(shares):
     """The means of what metrics.jsonl has of a lane in some steps."""
-    waits = {wait for share in shares for wait in share["idle"]}
+    idle = [share.get("idle", {}) for share in shares]  # none where it never waited
+    waits = {wait for of_step in idle for wait in of_step}
     return {"busy": statistics.mean(share["busy"] for share in shares),
-            "idle": {wait: statistics.mean(share["idle"].get(wait, 0) for share in shares)
+            "idle": {wait: statistics.mean(of_step.get(wait, 0) for of_step in idle)
                      for wait in sorted(waits)}}

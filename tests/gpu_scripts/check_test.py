@@ -79,7 +79,7 @@ class Check(scripts.Case):
         part = found["parts"][-1]
         self.assertEqual((part["status"], part["code"], part["tail"]),
                          ("failed", 9, ["the reason"]))
-        self.assertRegex(said, "failed .* other_test +exit code 9: the reason; .*/logs/other_test.log")
+        self.assertRegex(said, "failed .* other_test +exit code 9: the reason; .*/other_test.log")
 
     def test_a_program_that_ran_no_test_has_not_passed(self):
         self.program("gpu_test", "exit 0")

@@ -118,6 +118,7 @@ class Steps(unittest.TestCase):
         waits = [{"busy": 0.5, "idle": {"h2d": 0.5}}, {"busy": 0.75, "idle": {"cpu": 0.25}}]
         self.assertEqual(training.lane_of(waits),
                          {"busy": 0.625, "idle": {"cpu": 0.125, "h2d": 0.25}})
+        self.assertEqual(training.lane_of([{"busy": 1.0}]), {"busy": 1.0, "idle": {}})
 
 
 def rate(placement, tokens, tokens_per_s, flops_per_token=2e9):

@@ -53,11 +53,12 @@ class PartsOfAFolder(scripts.Case):
         self.assertEqual(self.work("a", "b", "c"), (parts.FAILED, ["c"]))
         self.assertEqual(self.work("a", "b", "c"), (parts.OK, ["a"]))
 
-    def test_a_part_that_breaks_leaves_the_others_done(self):
-        self.ends["b"] = ValueError("a mistake of ours")
-        with self.assertRaises(ValueError):
-            self.work("a", "b")
-        self.assertEqual(self.work("a", "b"), (parts.OK, ["b"]))
+    def test_a_part_that_breaks_keeps_no_other_from_its_turn(self):
+        self.ends["a"] = ValueError("a mistake of ours")
+        self.assertEqual(self.work("a", "b"), (parts.FAILED, ["a", "b"]))
+        result = self.parts("a").result("a")
+        self.assertEqual(result["why"], "ValueError('a mistake of ours')")
+        self.assertIn("raise self.ends", "".join(result["tail"]))
 
     def test_no_part_is_begun_without_the_time_it_needs_but_the_first(self):
         self.assertEqual(self.work("a", "b", most=100, need=200), (parts.LEFT, ["a"]))
