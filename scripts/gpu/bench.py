@@ -25,6 +25,7 @@ TORCH_TOKENS = {"1.5b": 16384, "8b": 16384, "tiny": 256}
 NEED = {"1.5b": 90, "8b": 240, "14b": 300, "largest": 300, "tiny": 30}  # seconds; a guess
 
 BASELINE = boxes.HERE / "torch_baseline.py"
+OUT_OF_MEMORY = 3  # its exit code
 
 
 def arguments():
@@ -73,7 +74,7 @@ class Bench:
         code = parts.run([sys.executable, str(BASELINE), *words, "--device", self.device], log,
                          limit)
         if code != 0:
-            raise parts.Ended("unfit" if code == training.UNFIT else "failed",
+            raise parts.Ended("unfit" if code == OUT_OF_MEMORY else "failed",
                               self.runs.why(name, code))
         result = json.loads(parts.last_lines(log, 1)[0])
         return {key: training.spread(value) if isinstance(value, list) else value

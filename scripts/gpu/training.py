@@ -11,7 +11,6 @@ import parts
 WARM_UP = 3  # steps that do not count: the first two are not like the others
 MEASURED = 8  # steps that do
 FEWEST = 3  # of these, where time runs out
-UNFIT = 3  # the program's exit code
 
 # Where weights, gradients and the optimizer's state live. auto is where the optimizer works.
 PLACEMENTS = {
@@ -88,7 +87,7 @@ class Runs:
         with self.scratch() as scratch:
             command = self.command(scratch, *wanted) + ["--dry-run"]
             code = parts.run(command, self.log(name), limit)
-        if code not in (0, UNFIT):
+        if code != 0 and self.status(name) != "unfit":
             raise parts.Ended("failed", self.why(name, code))
         return code == 0
 
@@ -108,8 +107,14 @@ class Runs:
             if metrics.exists():
                 shutil.copy(metrics, self.log(name).with_suffix(".jsonl"))
         if code != 0:
-            raise parts.Ended("unfit" if code == UNFIT else "failed", self.why(name, code))
+            raise parts.Ended(self.status(name), self.why(name, code))
         return rows
+
+    def status(self, name):
+        """What a run came to that has ended with an error. Its exit code is that of a broken device
+        too, and of an environment that lacks something: only the plan says that a tier is small."""
+        errors = [line for line in parts.last_lines(self.log(name), 40) if line[:6] == "error:"]
+        return "unfit" if any("too small" in line for line in errors) else "failed"
 
     def why(self, name, code):
         lines = parts.last_lines(self.log(name), 40)

@@ -65,6 +65,13 @@ class Bench(scripts.Case):
         self.assertEqual(self.parts["fit.tiny.dram"]["status"], "failed")
         self.assertIn("train.stops", self.parts["fit.tiny.dram"]["why"])
 
+    def test_a_machine_that_lacks_something_is_not_taken_for_a_small_one(self):
+        code, said, _ = self.bench("fit.tiny.dram", settings=["tiers.gpu.device=cuda"])
+        self.assertEqual(code, 1, said)
+        self.assertEqual(self.parts["fit.tiny.dram"]["status"], "failed")
+        self.assertIn("exit code 3: error: tiers.gpu.device",
+                      self.parts["fit.tiny.dram"]["why"])
+
     def test_a_rate_needs_to_know_what_fits(self):
         code, said, _ = self.bench("rate.tiny.dram.128")
         self.assertEqual(code, 1, said)
