@@ -6,6 +6,8 @@
 # glibc 2.36 or later beside a PyTorch 2.11 for CUDA 13:
 #
 #   FOLDER/run sluice train run.yaml      the program; FOLDER/run alone lists all of them
+#   FOLDER/gpu_check.sh OUT               is it right on that card, and how fast is it there?
+#   FOLDER/gpu_bench.sh OUT               (docs/bench.md)
 #   SLUICE_TORCH=/where/torch/is          where `python3` does not know its PyTorch
 #
 # Exit code 3: something is missing, or the folder would not run there.
@@ -77,7 +79,9 @@ cmake -P "$work/unpath.cmake" >/dev/null 2>&1
 rm "$work/unpath.cmake"
 
 cp "$root/scripts/bundle_run" "$work/run"
-cp -r "$root/configs" "$root/LICENSE" "$work/"
+cp -r "$root/configs" "$root/LICENSE" "$root"/scripts/gpu_{check,bench}.sh "$work/"
+mkdir "$work/gpu"
+cp "$root"/scripts/gpu/*.py "$work/gpu/"
 git -C "$root" describe --always --dirty >"$work/commit"
 
 newest=$(objdump -T "$work"/bin/* "$work"/lib/* | grep -oE 'GLIBC_[0-9.]+' | cut -d_ -f2 | sort -uV | tail -1)
