@@ -10,9 +10,12 @@
 
 namespace sluice::gpu::backend {
 
-/// What the host may not reach is known by another address than the device's own (local.h).
-std::byte* take_device_memory(Bytes n, Reach reach) noexcept;
-void give_device_memory(std::byte* data, Bytes n) noexcept;
+struct DeviceMemory {
+  std::byte* data = nullptr;   ///< what the host may not reach goes by an address of no memory
+  std::byte* taken = nullptr;  ///< where the system says that it begins
+};
+DeviceMemory take_device_memory(Bytes n, Reach reach) noexcept;
+void give_device_memory(const DeviceMemory& memory, Bytes n) noexcept;
 
 std::byte* take_pinned_memory(Bytes n) noexcept;
 void give_pinned_memory(std::byte* data, Bytes n) noexcept;

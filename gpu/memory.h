@@ -33,14 +33,14 @@ class DeviceBlock {
  private:
   friend class DeviceHeap;
   struct Ledger;
-  DeviceBlock(std::shared_ptr<Ledger> ledger, std::byte* data, Bytes size)
-      : ledger_(std::move(ledger)), data_(data), size_(size) {}
   std::shared_ptr<Ledger> ledger_;
   std::byte* data_ = nullptr;
+  std::byte* taken_ = nullptr;  // the backend's
   Bytes size_ = 0;
 };
 
-/// Hands out device memory until a budget is reached. Each block counts in whole kAlignment.
+/// Hands out device memory until a budget is reached. Each block counts in whole kAlignment, and is
+/// an allocation of the device's: who needs many pieces takes one block and cuts it.
 ///
 /// Thread  any
 class DeviceHeap {

@@ -1,6 +1,7 @@
 /// The bytes behind every slot of every pool: device memory, pinned host memory, extents on drives.
 ///
 /// Owns    all of it, from construction to destruction; entered in the ledger before it is taken.
+///         Of the device one allocation, cut into pools: what fits in bytes, fits
 ///         Pages of host memory come with the first touch: whoever builds this touches all of them
 ///         before the run, on the threads that will use them
 /// Thread  construction: one; lookups: any
@@ -36,8 +37,7 @@ class SlotMemory {
 
  private:
   prefetch::Pools pools_;
-  gpu::DeviceHeap heap_;
-  std::vector<gpu::DeviceBlock> blocks_;
+  gpu::DeviceBlock device_;  // all pools of it, one after the other
   std::vector<gpu::PinnedSlab> slabs_;
   std::vector<std::byte*> bases_;                   // by pool; null on nvme
   std::vector<std::vector<nvme::Extent>> extents_;  // by pool, by slot

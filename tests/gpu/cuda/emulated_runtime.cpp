@@ -18,6 +18,8 @@ namespace emulated = sluice::gpu::emulated;
 
 namespace {
 
+constexpr Bytes kBegin = 256;  // memory begins on multiples of it, and of nothing more
+
 struct State {
   emulated::Machine machine;
   std::atomic<cudaError_t> broken{cudaSuccess};
@@ -107,6 +109,11 @@ Bytes registered() {
   return sum;
 }
 
+std::size_t allocations() {
+  const std::lock_guard lock(state().mutex);
+  return state().memory.size();
+}
+
 void launch(cudaStream_t stream, std::function<void()> kernel) {
   stream->push([kernel = std::move(kernel)] {
     if (state().broken == cudaSuccess) kernel();
@@ -164,7 +171,8 @@ cudaError_t cudaMalloc(void** data, std::size_t n) {
   const std::lock_guard lock(state().mutex);
   *data = nullptr;
   if (n == 0) return answer(cudaSuccess);
-  *data = std::aligned_alloc(sluice::kAlignment, n);
+  const Bytes whole = sluice::round_up(kBegin + n, sluice::kAlignment);
+  *data = static_cast<std::byte*>(std::aligned_alloc(sluice::kAlignment, whole)) + kBegin;
   state().memory[*data] = n;
   state().used += n;
   return answer(cudaSuccess);
@@ -176,7 +184,7 @@ cudaError_t cudaFree(void* data) {
   if (found == state().memory.end()) return answer(cudaErrorInvalidValue);
   state().used -= found->second;
   state().memory.erase(found);
-  std::free(data);
+  std::free(static_cast<std::byte*>(data) - kBegin);
   return answer(cudaSuccess);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <functional>
 
 #include "engine/base/clock.h"
@@ -29,6 +30,9 @@ class On {
   On(On&&) = delete;
   ~On();
 };
+
+/// Pieces of device memory that are taken. They begin on multiples of 256, as the runtime promises.
+std::size_t allocations();
 
 /// Host memory that is registered.
 Bytes registered();
