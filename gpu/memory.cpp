@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <mutex>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/pages.h"
 #include "gpu/backend_memory.h"
 #include "gpu/device.h"
 
@@ -98,15 +98,19 @@ Bytes DeviceHeap::budget() const {
   return ledger_->budget;
 }
 
-PinnedSlab::PinnedSlab(Bytes n) {
+PinnedSlab::PinnedSlab(Bytes n, Pin when) {
   if (n == 0) return;
-  const bool countable = n <= std::numeric_limits<Bytes>::max() - kAlignment;
-  if (countable) data_ = backend::take_pinned_memory(round_up(n, kAlignment));
+  data_ = map_pages(n);
   SLUICE_CHECK(data_ != nullptr, kBudget,
                fmt::format("cpu: asked {} of pinned memory and the system refused; lower "
                            "tiers.cpu.limit",
                            format_bytes(n)));
   size_ = n;
+  if (when == Pin::kNow) pin();
+}
+
+void PinnedSlab::pin() {
+  if (data_ != nullptr) backend::pin(data_, round_up(size_, kAlignment));
 }
 
 PinnedSlab::PinnedSlab(PinnedSlab&& other) noexcept
@@ -120,7 +124,10 @@ PinnedSlab& PinnedSlab::operator=(PinnedSlab&& other) noexcept {
 }
 
 PinnedSlab::~PinnedSlab() {
-  if (data_ != nullptr) backend::give_pinned_memory(data_, round_up(size_, kAlignment));
+  if (data_ == nullptr) return;
+  const Bytes pages = round_up(size_, kAlignment);
+  backend::unpin(data_, pages);
+  unmap_pages(data_, pages);
 }
 
 }  // namespace sluice::gpu

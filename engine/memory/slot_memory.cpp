@@ -49,7 +49,7 @@ SlotMemory::SlotMemory(const prefetch::Pools& pools, const std::vector<prefetch:
         next_on_device += bytes_of(pool);
         break;
       case Tier::kCpu:
-        bases_[i] = slabs_.emplace_back(bytes_of(pool)).data();
+        bases_[i] = slabs_.emplace_back(bytes_of(pool), gpu::Pin::kLater).data();
         break;
       case Tier::kNvme:
         SLUICE_CHECK(store_ != nullptr, kLogic, "a pool is on nvme and there is no store");
@@ -59,6 +59,10 @@ SlotMemory::SlotMemory(const prefetch::Pools& pools, const std::vector<prefetch:
         break;
     }
   }
+}
+
+void SlotMemory::pin() {
+  for (gpu::PinnedSlab& slab : slabs_) slab.pin();
 }
 
 std::byte* SlotMemory::address(prefetch::PoolId pool, std::uint32_t slot) const {

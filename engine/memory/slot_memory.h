@@ -3,7 +3,7 @@
 /// Owns    all of it, from construction to destruction; entered in the ledger before it is taken.
 ///         Of the device one allocation, cut into pools: what fits in bytes, fits
 ///         Pages of host memory come with the first touch: whoever builds this touches all of them
-///         before the run, on the threads that will use them
+///         before the run, on the threads that will use them, and pins them then
 /// Thread  construction: one; lookups: any
 /// Throws  kBudget when a tier's limit, the machine or its cgroup has not that much
 #pragma once
@@ -25,6 +25,9 @@ class SlotMemory {
   /// the pools on the device.
   SlotMemory(const prefetch::Pools& pools, const std::vector<prefetch::MemoryTag>& tags,
              Ledger& ledger, nvme::Store* store, gpu::Reach reach = gpu::Reach::kHostToo);
+
+  /// The pools on the host, once, when their pages are where they should be.
+  void pin();
 
   /// Of a pool in the gpu or cpu tier.
   std::byte* address(prefetch::PoolId pool, std::uint32_t slot) const;

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "engine/base/log.h"
-#include "engine/base/pages.h"
 #include "gpu/cuda/answer.h"
 #include "gpu/local.h"
 #include "gpu/memory.h"
@@ -98,14 +97,11 @@ void give_device_memory(const DeviceMemory& memory, Bytes) noexcept {
   cuda::holds(cudaFree(memory.taken));
 }
 
-std::byte* take_pinned_memory(Bytes n) noexcept {
-  std::byte* data = map_pages(n);
-  if (data != nullptr) pinned().pin(data, n);
-  return data;
+void pin(std::byte* data, Bytes n) noexcept {
+  pinned().pin(data, n);
 }
-void give_pinned_memory(std::byte* data, Bytes n) noexcept {
+void unpin(std::byte* data, Bytes n) noexcept {
   pinned().unpin(data, n);
-  unmap_pages(data, n);
 }
 
 }  // namespace backend

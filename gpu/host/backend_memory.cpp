@@ -83,12 +83,8 @@ void give_device_memory(const DeviceMemory& memory, Bytes n) noexcept {
   unmap_pages(memory.taken, n);
 }
 
-std::byte* take_pinned_memory(Bytes n) noexcept {
-  return map_pages(n);
-}
-void give_pinned_memory(std::byte* data, Bytes n) noexcept {
-  unmap_pages(data, n);
-}
+void pin(std::byte*, Bytes) noexcept {}
+void unpin(std::byte*, Bytes) noexcept {}
 
 }  // namespace backend
 }  // namespace sluice::gpu

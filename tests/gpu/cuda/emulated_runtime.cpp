@@ -1,5 +1,8 @@
 #include "tests/gpu/cuda/emulated_runtime.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +16,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 using sluice::Bytes;
 using sluice::Nanos;
@@ -38,6 +42,7 @@ struct State {
   std::map<const void*, Bytes> memory;
   Bytes used = 0;
   std::map<const void*, Bytes> registered;
+  Bytes untouched = 0;
 };
 
 State& state() {
@@ -158,6 +163,11 @@ std::size_t allocations() {
   return state().memory.size();
 }
 
+Bytes untouched() {
+  const std::lock_guard lock(state().mutex);
+  return state().untouched;
+}
+
 void launch(cudaStream_t stream, std::function<void()> kernel) {
   caller().enqueues = true;
   stream->push([kernel = std::move(kernel)] {
@@ -240,6 +250,10 @@ cudaError_t cudaHostRegister(void* data, std::size_t n, unsigned) {
   if (state().machine.registration != cudaSuccess) return answer(state().machine.registration);
   const std::lock_guard lock(state().mutex);
   state().registered[data] = n;
+  std::vector<unsigned char> pages(sluice::div_ceil(n, sluice::kAlignment));
+  mincore(data, n, pages.data());
+  const auto made = std::ranges::count_if(pages, [](auto page) { return (page & 1) == 0; });
+  state().untouched += static_cast<Bytes>(made) * sluice::kAlignment;
   return answer(cudaSuccess);
 }
 

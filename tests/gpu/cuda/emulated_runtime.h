@@ -43,6 +43,9 @@ std::size_t allocations();
 /// Host memory that is registered.
 Bytes registered();
 
+/// What registering has made so far of host memory that nobody had touched.
+Bytes untouched();
+
 /// What `kernel` does is done on the stream, in its turn.
 void launch(cudaStream_t stream, std::function<void()> kernel);
 

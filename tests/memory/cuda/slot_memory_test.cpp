@@ -11,6 +11,19 @@ namespace {
 using prefetch::MemoryTag;
 using prefetch::Tier;
 
+TEST(CudaSlotMemory, PinsAllPoolsOfTheHostWhenToldTo) {
+  const prefetch::Pools pools = {{"act", Tier::kGpu, 4_KiB, 5},
+                                 {"none", Tier::kCpu, 4_KiB, 0},
+                                 {"gradients", Tier::kCpu, 8_KiB, 3},
+                                 {"state", Tier::kCpu, 4_KiB, 2}};
+  const std::vector<MemoryTag> tags(pools.size(), MemoryTag::kWorkspace);
+  Ledger ledger({20_KiB, 32_KiB, 0});
+  SlotMemory memory(pools, tags, ledger, nullptr);
+  EXPECT_EQ(gpu::emulated::registered(), 0U);
+  memory.pin();
+  EXPECT_EQ(gpu::emulated::registered(), 32_KiB);
+}
+
 TEST(CudaSlotMemory, AllPoolsOfTheDeviceAreOneAllocation) {
   const prefetch::Pools pools = {{"param", Tier::kGpu, 8_KiB, 3},
                                  {"act", Tier::kGpu, 4_KiB, 5},

@@ -45,7 +45,9 @@ class LaunchedCompute : public Compute {
 struct Place {
   std::string name;
   void (*put)(schedule::Options&);
-  friend void PrintTo(const Place& place, std::ostream* out) { *out << place.name; }
+  friend std::ostream& operator<<(std::ostream& out, const Place& place) {
+    return out << place.name;
+  }
 };
 
 class CudaSession : public testing::TestWithParam<Place> {
@@ -81,6 +83,17 @@ TEST_P(CudaSession, NeverWaitsForTheDeviceInAStep) {
   };
   watched.on_step = [&](const data::StepRecord& record) {
     EXPECT_EQ(emulated::host_waits(), waits) << record.step;
+  };
+  run(watched);
+}
+
+TEST_P(CudaSession, PinsPagesThatWereMadeBefore) {
+  Job watched = job();
+  const Bytes before = emulated::untouched();
+  watched.hooks.wrap_handler = [&](executor::Handler&, const memory::SlotMemory&) {
+    EXPECT_GT(emulated::registered(), 0U);
+    EXPECT_EQ(emulated::untouched(), before);
+    return nullptr;
   };
   run(watched);
 }
