@@ -10,6 +10,7 @@
 
 #include "cpu_adam/element.h"
 #include "cpu_adam/kernel.h"
+#include "engine/base/device_code.h"
 
 namespace sluice::gpu::kernels {
 
