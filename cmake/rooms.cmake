@@ -86,6 +86,22 @@ function(sluice_test name)
     ENVIRONMENT_MODIFICATION "${tsan};${lsan}")
 endfunction()
 
+# sluice_ieee_ptx_test(NAME SOURCE file.cu ROOMS room... OPERATIONS add,... [FUNCTIONS regex]): reads what
+# a device gets of the file's kernels, as text (tests/gpu/ieee_ptx.cmake).
+function(sluice_ieee_ptx_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 ptx "" "SOURCE;OPERATIONS;FUNCTIONS" "ROOMS")
+  add_library(${name}_ptx OBJECT "${CMAKE_SOURCE_DIR}/${ptx_SOURCE}")
+  set_target_properties(${name}_ptx PROPERTIES CUDA_PTX_COMPILATION ON CUDA_ARCHITECTURES 80-virtual)
+  target_link_libraries(${name}_ptx PRIVATE sluice_flags cuda_runtime)
+  foreach(room IN LISTS ptx_ROOMS)
+    target_link_libraries(${name}_ptx PRIVATE sluice::${room})
+  endforeach()
+  add_test(NAME ${name}_ieee_ptx COMMAND ${CMAKE_COMMAND} "-DPTX=$<TARGET_OBJECTS:${name}_ptx>"
+    "-DOPERATIONS=${ptx_OPERATIONS}" "-DFUNCTIONS=${ptx_FUNCTIONS}"
+    -P "${CMAKE_SOURCE_DIR}/tests/gpu/ieee_ptx.cmake")
+  set_tests_properties(${name}_ieee_ptx PROPERTIES LABELS unit)
+endfunction()
+
 # sluice_bench(NAME ROOMS room... SOURCES file...): a program that measures; scripts/bench runs it.
 function(sluice_bench name)
   cmake_parse_arguments(PARSE_ARGV 1 bench "" "" "ROOMS;SOURCES;LIBS")

@@ -8,12 +8,7 @@
 #include <cstdint>
 
 #include "cpu_adam/kernel.h"
-
-#if defined(__CUDACC__)
-#define SLUICE_DEVICE __host__ __device__
-#else
-#define SLUICE_DEVICE
-#endif
+#include "engine/base/device_code.h"
 
 namespace sluice::cpu_adam {
 

@@ -27,7 +27,6 @@ class Arithmetic {
   void accumulate(std::span<float> sum, cpu_adam::Gradient contribution) const;
   void assign(std::span<float> sum, cpu_adam::Gradient contribution) const;
   void add(std::span<float> out, cpu_adam::Gradient a, cpu_adam::Gradient b) const;
-  void publish(cpu_adam::Published out, std::span<const float> master) const;
   /// Every byte becomes `value`.
   void fill(std::span<std::byte> bytes, std::byte value) const;
 

@@ -1,6 +1,6 @@
 /// Bytes as the backend hands them out: what `memory.cpp` builds on, for this room only.
 ///
-/// Sizes are multiples of kAlignment above zero, addresses too. Null when there is no memory left.
+/// Sizes are multiples of kAlignment above zero, addresses too.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,17 @@
 
 namespace sluice::gpu::backend {
 
-/// What the host may not reach is known by another address than the device's own (local.h).
-std::byte* take_device_memory(Bytes n, Reach reach) noexcept;
-void give_device_memory(std::byte* data, Bytes n) noexcept;
+/// Null when there is no memory left.
+struct DeviceMemory {
+  std::byte* data = nullptr;   ///< what the host may not reach goes by an address of no memory
+  std::byte* taken = nullptr;  ///< where the system says that it begins
+};
+DeviceMemory take_device_memory(Bytes n, Reach reach) noexcept;
+void give_device_memory(const DeviceMemory& memory, Bytes n) noexcept;
 
-std::byte* take_pinned_memory(Bytes n) noexcept;
-void give_pinned_memory(std::byte* data, Bytes n) noexcept;
+/// Host memory, for copies at full speed. Makes the pages that are not there yet.
+void pin(std::byte* data, Bytes n) noexcept;
+/// Also what pin() could not.
+void unpin(std::byte* data, Bytes n) noexcept;
 
 }  // namespace sluice::gpu::backend

@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <span>
-#include <variant>
 
 #include "cpu_adam/arguments.h"
 #include "engine/base/units.h"
@@ -54,7 +53,7 @@ class KernelCalls {
   void assign(std::span<float> sum, cpu_adam::Gradient contribution) const {
     cpu_adam::check_assign(sum, contribution);
     read(contribution, [&]<class In>(const In* in) {
-      each(kernels::Convert<float, In>{array(sum.data()), array(in), sum.size()});
+      each(kernels::Assign<In>{array(sum.data()), array(in), sum.size()});
     });
   }
 
@@ -64,14 +63,6 @@ class KernelCalls {
       read(b, [&]<class B>(const B* second) {
         each(kernels::Add<A, B>{array(out.data()), array(first), array(second), out.size()});
       });
-    });
-  }
-
-  void publish(cpu_adam::Published out, std::span<const float> master) const {
-    if (std::holds_alternative<std::monostate>(out)) return;
-    cpu_adam::check_publish(out, master);
-    write(out, [&]<class Out>(Out* copy) {
-      each(kernels::Convert<Out, float>{array(copy), array(master.data()), master.size()});
     });
   }
 

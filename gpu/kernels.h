@@ -10,6 +10,7 @@
 
 #include "cpu_adam/element.h"
 #include "cpu_adam/kernel.h"
+#include "engine/base/device_code.h"
 
 namespace sluice::gpu::kernels {
 
@@ -123,15 +124,15 @@ struct Add {
   std::size_t count;
 };
 
-/// Optimizer::assign and publish.
-template <class Out, class In>
-struct Convert {
+/// Optimizer::assign.
+template <class In>
+struct Assign {
   SLUICE_DEVICE void operator()(std::size_t thread) const {
     const Part part = Part::of(thread, count);
-    out.store(part, in.load(part));
+    sum.store(part, in.load(part));
   }
 
-  Array<Out> out;
+  Array<float> sum;
   Array<const In> in;
   std::size_t count;
 };

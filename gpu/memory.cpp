@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <mutex>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/pages.h"
 #include "gpu/backend_memory.h"
 #include "gpu/device.h"
 
@@ -19,12 +19,12 @@ struct DeviceBlock::Ledger {
   void reserve(Bytes n) {
     const std::lock_guard lock(mutex);
     const Bytes free = budget - used;
-    // n first: rounding a size near the end of the number range would wrap around.
-    SLUICE_CHECK(n <= free && round_up(n, kAlignment) <= free, kBudget,
+    const Bytes whole = round_up(n, kAlignment);  // less than n where numbers end
+    SLUICE_CHECK(n <= whole && whole <= free, kBudget,
                  fmt::format("gpu: asked {}, {} free of {}; raise tiers.gpu.limit, or move more to "
                              "the cpu tier (zero_optimization.offload_*)",
                              format_bytes(n), format_bytes(free), format_bytes(budget)));
-    used += round_up(n, kAlignment);
+    used += whole;
     peak = std::max(peak, used);
   }
   void release(Bytes n) {
@@ -42,19 +42,21 @@ struct DeviceBlock::Ledger {
 DeviceBlock::DeviceBlock(DeviceBlock&& other) noexcept
     : ledger_(std::move(other.ledger_)),
       data_(std::exchange(other.data_, nullptr)),
+      taken_(std::exchange(other.taken_, nullptr)),
       size_(std::exchange(other.size_, 0)) {}
 
 DeviceBlock& DeviceBlock::operator=(DeviceBlock&& other) noexcept {
   DeviceBlock old(std::move(*this));
   ledger_ = std::move(other.ledger_);
   data_ = std::exchange(other.data_, nullptr);
+  taken_ = std::exchange(other.taken_, nullptr);
   size_ = std::exchange(other.size_, 0);
   return *this;
 }
 
 DeviceBlock::~DeviceBlock() {
   if (data_ == nullptr) return;
-  backend::give_device_memory(data_, round_up(size_, kAlignment));
+  backend::give_device_memory({data_, taken_}, round_up(size_, kAlignment));
   ledger_->release(size_);
 }
 
@@ -64,8 +66,8 @@ DeviceHeap::DeviceHeap(Bytes budget, Reach reach)
 DeviceBlock DeviceHeap::allocate(Bytes n) {
   if (n == 0) return {};
   ledger_->reserve(n);
-  std::byte* data = backend::take_device_memory(round_up(n, kAlignment), ledger_->reach);
-  if (data == nullptr) {
+  const auto memory = backend::take_device_memory(round_up(n, kAlignment), ledger_->reach);
+  if (memory.data == nullptr) {
     ledger_->release(n);
     throw Error(Errc::kBudget,
                 fmt::format("gpu: asked {}, within the budget of {} ({} in use), but the device "
@@ -74,7 +76,12 @@ DeviceBlock DeviceHeap::allocate(Bytes n) {
                             format_bytes(n), format_bytes(budget()), format_bytes(used()),
                             format_bytes(free_memory()), format_bytes(device().memory)));
   }
-  return {ledger_, data, n};
+  DeviceBlock block;
+  block.ledger_ = ledger_;
+  block.data_ = memory.data;
+  block.taken_ = memory.taken;
+  block.size_ = n;
+  return block;
 }
 
 Bytes DeviceHeap::used() const {
@@ -91,15 +98,19 @@ Bytes DeviceHeap::budget() const {
   return ledger_->budget;
 }
 
-PinnedSlab::PinnedSlab(Bytes n) {
+PinnedSlab::PinnedSlab(Bytes n, Pin when) {
   if (n == 0) return;
-  const bool countable = n <= std::numeric_limits<Bytes>::max() - kAlignment;
-  if (countable) data_ = backend::take_pinned_memory(round_up(n, kAlignment));
+  data_ = map_pages(n);
   SLUICE_CHECK(data_ != nullptr, kBudget,
                fmt::format("cpu: asked {} of pinned memory and the system refused; lower "
                            "tiers.cpu.limit",
                            format_bytes(n)));
   size_ = n;
+  if (when == Pin::kNow) pin();
+}
+
+void PinnedSlab::pin() {
+  if (data_ != nullptr) backend::pin(data_, round_up(size_, kAlignment));
 }
 
 PinnedSlab::PinnedSlab(PinnedSlab&& other) noexcept
@@ -113,7 +124,10 @@ PinnedSlab& PinnedSlab::operator=(PinnedSlab&& other) noexcept {
 }
 
 PinnedSlab::~PinnedSlab() {
-  if (data_ != nullptr) backend::give_pinned_memory(data_, round_up(size_, kAlignment));
+  if (data_ == nullptr) return;
+  const Bytes pages = round_up(size_, kAlignment);
+  backend::unpin(data_, pages);
+  unmap_pages(data_, pages);
 }
 
 }  // namespace sluice::gpu

@@ -33,14 +33,14 @@ class DeviceBlock {
  private:
   friend class DeviceHeap;
   struct Ledger;
-  DeviceBlock(std::shared_ptr<Ledger> ledger, std::byte* data, Bytes size)
-      : ledger_(std::move(ledger)), data_(data), size_(size) {}
   std::shared_ptr<Ledger> ledger_;
   std::byte* data_ = nullptr;
+  std::byte* taken_ = nullptr;  // the backend's
   Bytes size_ = 0;
 };
 
-/// Hands out device memory until a budget is reached. Each block counts in whole kAlignment.
+/// Hands out device memory until a budget is reached. Each block counts in whole kAlignment, and is
+/// an allocation of the device's: who needs many pieces takes one block and cuts it.
 ///
 /// Thread  any
 class DeviceHeap {
@@ -66,19 +66,30 @@ class DeviceHeap {
 /// Thread  any; holds for slabs that are made later
 void set_pinned_limit(Bytes limit);
 
+enum class Pin : std::uint8_t {
+  kNow,
+  kLater  ///< by pin()
+};
+
 /// Host memory that copies to and from the device run from at full speed, begun on a multiple of
 /// kAlignment. Slow to make: take large ones, rarely. Where the system refuses to pin it, a warning
 /// says so once, and it is plain memory: copies from it are slower.
+///
+/// Pinning makes every page that is not there, near the thread that asks. Who wants pages elsewhere
+/// touches them first and pins later.
 ///
 /// Owns    the memory. Streams do not hold it: drop it after their events are done
 class PinnedSlab {
  public:
   PinnedSlab() = default;
   /// Throws  kBudget when the system has not that much left
-  explicit PinnedSlab(Bytes n);
+  explicit PinnedSlab(Bytes n, Pin when = Pin::kNow);
   PinnedSlab(PinnedSlab&& other) noexcept;
   PinnedSlab& operator=(PinnedSlab&& other) noexcept;
   ~PinnedSlab();
+
+  /// Once, of one that was to be pinned later. Until then copies from it are right and slower.
+  void pin();
 
   std::byte* data() const { return data_; }
   Bytes size() const { return size_; }  ///< as asked

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "engine/base/ticket.h"
 #include "engine/base/units.h"
@@ -19,17 +20,19 @@ class Event {
   /// An empty event has been reached, without error.
   Event() = default;
 
-  bool done() const;
+  bool done() const { return ticket_.done(); }
   /// What a host thread waits on. Carries the error of the stream at this point, if it has one,
   /// and says when the stream reached the copy or work, and when that ended: within the time of a
   /// thread's wake-up, if the device counts time by itself.
-  Ticket ticket() const;
+  Ticket ticket() const { return ticket_; }
 
  private:
   friend class Stream;
   friend double seconds_between(const Event&, const Event&);
-  struct State;
-  explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  struct State;  // the backend's, if it has one
+  explicit Event(Ticket ticket, std::shared_ptr<State> state = nullptr)
+      : ticket_(std::move(ticket)), state_(std::move(state)) {}
+  Ticket ticket_;
   std::shared_ptr<State> state_;
 };
 

@@ -11,38 +11,45 @@ using prefetch::Tier;
 
 namespace {
 
-/// What the pools take of host memory once every page was touched.
-Bytes host_bytes(const prefetch::Pools& pools) {
-  const bool unified = gpu::device().unified;
+Bytes bytes_of(const prefetch::Pool& pool) {
+  return pool.slot * pool.slots;
+}
+
+Bytes bytes_in(Tier tier, const prefetch::Pools& pools) {
   Bytes total = 0;
   for (const prefetch::Pool& pool : pools) {
-    const bool host = pool.tier == Tier::kCpu || (pool.tier == Tier::kGpu && unified);
-    if (host) total += pool.slot * pool.slots;
+    if (pool.tier == tier) total += bytes_of(pool);
   }
   return total;
+}
+
+/// What the pools take of host memory once every page was touched.
+Bytes host_bytes(const prefetch::Pools& pools) {
+  const Bytes of_device = gpu::device().unified ? bytes_in(Tier::kGpu, pools) : 0;
+  return bytes_in(Tier::kCpu, pools) + of_device;
 }
 
 }  // namespace
 
 SlotMemory::SlotMemory(const prefetch::Pools& pools, const std::vector<prefetch::MemoryTag>& tags,
                        Ledger& ledger, nvme::Store* store, gpu::Reach reach)
-    : pools_(pools),
-      heap_(ledger.limit(Tier::kGpu), reach),
-      bases_(pools.size(), nullptr),
-      extents_(pools.size()),
-      store_(store) {
+    : pools_(pools), bases_(pools.size(), nullptr), extents_(pools.size()), store_(store) {
   check_available(host_bytes(pools_), host_memory());
   for (std::size_t i = 0; i < pools_.size(); ++i) {
+    ledger.reserve(pools_[i].tier, tags[i], bytes_of(pools_[i]));
+  }
+  device_ = gpu::DeviceHeap(ledger.limit(Tier::kGpu), reach).allocate(bytes_in(Tier::kGpu, pools_));
+  std::byte* next_on_device = device_.data();
+  for (std::size_t i = 0; i < pools_.size(); ++i) {
     const prefetch::Pool& pool = pools_[i];
-    const Bytes bytes = pool.slot * pool.slots;
-    if (bytes == 0) continue;
-    ledger.reserve(pool.tier, tags[i], bytes);
+    if (bytes_of(pool) == 0) continue;
     switch (pool.tier) {
       case Tier::kGpu:
-        bases_[i] = blocks_.emplace_back(heap_.allocate(bytes)).data();
+        bases_[i] = next_on_device;
+        next_on_device += bytes_of(pool);
         break;
       case Tier::kCpu:
-        bases_[i] = slabs_.emplace_back(bytes).data();
+        bases_[i] = slabs_.emplace_back(bytes_of(pool), gpu::Pin::kLater).data();
         break;
       case Tier::kNvme:
         SLUICE_CHECK(store_ != nullptr, kLogic, "a pool is on nvme and there is no store");
@@ -54,6 +61,10 @@ SlotMemory::SlotMemory(const prefetch::Pools& pools, const std::vector<prefetch:
   }
 }
 
+void SlotMemory::pin() {
+  for (gpu::PinnedSlab& slab : slabs_) slab.pin();
+}
+
 std::byte* SlotMemory::address(prefetch::PoolId pool, std::uint32_t slot) const {
   SLUICE_CHECK(pool < pools_.size() && slot < pools_[pool].slots && bases_[pool] != nullptr, kLogic,
                fmt::format("slot {} of pool {} has no address", slot, pool));
@@ -63,7 +74,7 @@ std::byte* SlotMemory::address(prefetch::PoolId pool, std::uint32_t slot) const 
 std::span<std::byte> SlotMemory::bytes(prefetch::PoolId pool) const {
   SLUICE_CHECK(pool < pools_.size(), kLogic, fmt::format("there is no pool {}", pool));
   if (bases_[pool] == nullptr) return {};
-  return {bases_[pool], pools_[pool].slot * pools_[pool].slots};
+  return {bases_[pool], bytes_of(pools_[pool])};
 }
 
 const nvme::Extent& SlotMemory::extent(prefetch::PoolId pool, std::uint32_t slot) const {

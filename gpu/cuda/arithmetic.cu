@@ -70,10 +70,6 @@ void Arithmetic::add(std::span<float> out, cpu_adam::Gradient a, cpu_adam::Gradi
   kOnDevice.add(out, a, b);
 }
 
-void Arithmetic::publish(cpu_adam::Published out, std::span<const float> master) const {
-  kOnDevice.publish(out, master);
-}
-
 void Arithmetic::fill(std::span<std::byte> bytes, std::byte value) const {
   if (bytes.empty()) return;
   cuda::check(cudaMemsetAsync(bytes.data(), std::to_integer<int>(value), bytes.size(),

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <mutex>
 #include <string>
 #include <utility>
 
 #include "engine/base/log.h"
-#include "engine/base/pages.h"
 #include "gpu/cuda/answer.h"
 #include "gpu/local.h"
 #include "gpu/memory.h"
@@ -85,22 +85,23 @@ void set_pinned_limit(Bytes limit) {
 namespace backend {
 
 // No host code reaches memory of cudaMalloc, whatever reach is asked for.
-std::byte* take_device_memory(Bytes n, Reach) noexcept {
-  void* data = nullptr;
-  return cuda::holds(cudaMalloc(&data, n)) ? static_cast<std::byte*>(data) : nullptr;
+DeviceMemory take_device_memory(Bytes n, Reach) noexcept {
+  constexpr Bytes kPromised = 256;  // what the runtime begins on; we promise more
+  void* first = nullptr;
+  if (!cuda::holds(cudaMalloc(&first, n + kAlignment - kPromised))) return {};
+  auto* const taken = static_cast<std::byte*>(first);
+  const auto at = reinterpret_cast<std::uintptr_t>(first);
+  return {taken + (round_up(at, kAlignment) - at), taken};
 }
-void give_device_memory(std::byte* data, Bytes) noexcept {
-  cuda::holds(cudaFree(data));
+void give_device_memory(const DeviceMemory& memory, Bytes) noexcept {
+  cuda::holds(cudaFree(memory.taken));
 }
 
-std::byte* take_pinned_memory(Bytes n) noexcept {
-  std::byte* data = map_pages(n);
-  if (data != nullptr) pinned().pin(data, n);
-  return data;
+void pin(std::byte* data, Bytes n) noexcept {
+  pinned().pin(data, n);
 }
-void give_pinned_memory(std::byte* data, Bytes n) noexcept {
+void unpin(std::byte* data, Bytes n) noexcept {
   pinned().unpin(data, n);
-  unmap_pages(data, n);
 }
 
 }  // namespace backend

@@ -22,16 +22,7 @@ namespace sluice::gpu {
 struct Event::State {
   cuda::Point point;         // null when the device refused one: then there is an error
   std::exception_ptr error;  // of the stream, as far as it was known when this was enqueued
-  Ticket ticket;
 };
-
-bool Event::done() const {
-  return !state_ || state_->ticket.done();
-}
-
-Ticket Event::ticket() const {
-  return state_ ? state_->ticket : Ticket();
-}
 
 double seconds_between(const Event& begin, const Event& end) {
   backend::check_reached(begin, end);
@@ -74,19 +65,21 @@ struct Stream::State {
     work = nullptr;
     cuda::Point ended;
     attempt([&] { ended = cuda::record_point(queue.get()); });
-    const auto state = std::make_shared<Event::State>(Event::State{ended, error, done.ticket()});
+    Event event(done.ticket(), std::make_shared<Event::State>(Event::State{ended, error}));
     completer.push(
         {std::exchange(after, {}), std::move(began), std::move(ended), error, std::move(done)});
-    return Event(state);
+    return event;
   }
 
-  void wait(const Event::State& event) {
+  void wait(const Event& event) {
+    if (!event.state_) return;  // an empty one
+    const auto& [point, failed] = *event.state_;
     const std::lock_guard lock(mutex);
-    if (event.point) {  // one without has failed already: nothing comes behind it
-      attempt([&] { cuda::check(cudaStreamWaitEvent(queue.get(), event.point.get(), 0), lane); });
+    if (point) {  // one without has failed already: nothing comes behind it
+      attempt([&] { cuda::check(cudaStreamWaitEvent(queue.get(), point.get(), 0), lane); });
     }
-    after.push_back(event.ticket);
-    if (!error) error = event.error;
+    after.push_back(event.ticket());
+    if (!error) error = failed;
   }
 
   template <class F>
@@ -132,7 +125,7 @@ Event Stream::record() {
 }
 
 void Stream::wait(const Event& e) {
-  if (e.state_) state_->wait(*e.state_);
+  state_->wait(e);
 }
 
 }  // namespace sluice::gpu

@@ -51,10 +51,6 @@ void Arithmetic::add(std::span<float> out, Gradient a, Gradient b) const {
   host_.add(local(out), here(a), here(b));
 }
 
-void Arithmetic::publish(Published out, std::span<const float> master) const {
-  host_.publish(here(out), local(master));
-}
-
 void Arithmetic::fill(std::span<std::byte> bytes, std::byte value) const {
   std::ranges::fill(local(bytes), value);
 }

@@ -29,16 +29,11 @@ class Hidden {
     return name;
   }
 
-  /// What was hidden behind the address that hide() gave; null when it gave no such one.
-  std::byte* reveal(std::byte* name) {
-    if (!any_) return nullptr;
+  /// An address that hide() gave.
+  void reveal(std::byte* name, Bytes n) {
     const std::unique_lock lock(mutex_);
-    const auto found = places_.find(name);
-    if (found == places_.end()) return nullptr;
-    const Place place = found->second;
-    places_.erase(found);
-    munmap(name, place.size);
-    return place.data;
+    places_.erase(name);
+    munmap(name, n);
   }
 
   std::byte* local(std::byte* address) const {
@@ -76,24 +71,20 @@ void set_pinned_limit(Bytes) {}
 namespace backend {
 
 // The device's memory is DRAM too, and nothing reads it from outside: no page needs to be pinned.
-std::byte* take_device_memory(Bytes n, Reach reach) noexcept {
+DeviceMemory take_device_memory(Bytes n, Reach reach) noexcept {
   std::byte* data = map_pages(n);
-  if (data == nullptr || reach == Reach::kHostToo) return data;
+  if (data == nullptr || reach == Reach::kHostToo) return {data, data};
   std::byte* name = hidden().hide(data, n);
   if (name == nullptr) unmap_pages(data, n);
-  return name;
+  return {name, data};
 }
-void give_device_memory(std::byte* data, Bytes n) noexcept {
-  std::byte* revealed = hidden().reveal(data);
-  unmap_pages(revealed != nullptr ? revealed : data, n);
+void give_device_memory(const DeviceMemory& memory, Bytes n) noexcept {
+  if (memory.data != memory.taken) hidden().reveal(memory.data, n);
+  unmap_pages(memory.taken, n);
 }
 
-std::byte* take_pinned_memory(Bytes n) noexcept {
-  return map_pages(n);
-}
-void give_pinned_memory(std::byte* data, Bytes n) noexcept {
-  unmap_pages(data, n);
-}
+void pin(std::byte*, Bytes) noexcept {}
+void unpin(std::byte*, Bytes) noexcept {}
 
 }  // namespace backend
 }  // namespace sluice::gpu

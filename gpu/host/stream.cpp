@@ -13,18 +13,6 @@
 
 namespace sluice::gpu {
 
-struct Event::State {
-  Ticket ticket;
-};
-
-bool Event::done() const {
-  return !state_ || state_->ticket.done();
-}
-
-Ticket Event::ticket() const {
-  return state_ ? state_->ticket : Ticket();
-}
-
 double seconds_between(const Event& begin, const Event& end) {
   backend::check_reached(begin, end);
   return to_seconds(end.ticket().ended() - begin.ticket().ended());
@@ -45,11 +33,11 @@ struct Stream::State {
   explicit State(std::string_view lane_in)
       : lane(lane_in), worker(lane, [this](Item item) { serve(std::move(item)); }) {}
 
-  std::shared_ptr<Event::State> enqueue(Ticket after, std::function<void()> work) {
+  Ticket enqueue(Ticket after, std::function<void()> work) {
     TicketSource done;
-    auto event = std::make_shared<Event::State>(Event::State{done.ticket()});
+    Ticket ticket = done.ticket();
     worker.push({std::move(after), std::move(work), std::move(done)});
-    return event;
+    return ticket;
   }
 
   void serve(Item item) {
@@ -97,7 +85,7 @@ Event Stream::record() {
 }
 
 void Stream::wait(const Event& e) {
-  if (e.state_) state_->enqueue(e.ticket(), nullptr);
+  state_->enqueue(e.ticket(), nullptr);
 }
 
 }  // namespace sluice::gpu

@@ -195,10 +195,6 @@ std::vector<Call<Arithmetic>> calls() {
        [](A a, O o) { a.add(o.copy32, B(o.gradient_bf16), H(o.gradient_fp16)); }},
       {"add fp16 and fp32", [](A a, O o) { a.add(o.copy32, H(o.gradient_fp16), F(o.gradient32)); }},
       {"add in place", [](A a, O o) { a.add(o.master, F(o.master), F(o.master)); }},
-      {"publish fp32", [](A a, O o) { a.publish(o.copy32, o.master); }},
-      {"publish bf16", [](A a, O o) { a.publish(o.copy_bf16, o.master); }},
-      {"publish fp16", [](A a, O o) { a.publish(o.copy_fp16, o.master); }},
-      {"publish nothing", [](A a, O o) { a.publish({}, o.master); }},
   };
 }
 
@@ -241,8 +237,6 @@ std::vector<Call<Arithmetic>> wrong_calls() {
        [](A a, O o) { a.add(o.copy32, F(o.gradient32.subspan(1)), F(o.gradient32)); }},
       {"the second term is short",
        [](A a, O o) { a.add(o.copy32, F(o.gradient32), F(o.gradient32.subspan(1))); }},
-      {"the published copy is short",
-       [](A a, O o) { a.publish(o.copy_bf16.subspan(1), o.master); }},
   };
 }
 

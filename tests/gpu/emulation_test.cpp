@@ -1,39 +1,15 @@
 // The kernels of a device, thread by thread on the host: the same functions, the same launches.
 #include <gtest/gtest.h>
 
-#include <array>
-
 #include "gpu/kernel_calls.h"
 #include "tests/gpu/arithmetic_calls.h"
+#include "tests/gpu/loop.h"
 #include "tests/support/errors.h"
 
 namespace sluice::gpu {
 namespace {
 
 using cpu_adam::Optimizer;
-
-/// Whole blocks of threads, the last thread first: none may count on one before it.
-struct Loop {
-  static constexpr std::size_t kBlock = 64;
-
-  template <class Kernel>
-  void each(const Kernel& kernel, std::size_t threads) const {
-    for (std::size_t t = round_up(threads, kBlock); t-- != 0;) kernel(t);
-  }
-
-  template <class Kernel>
-  void grains(const Kernel& kernel, std::size_t threads) const {
-    for (std::size_t block = round_up(threads, kBlock); block != 0; block -= kBlock) {
-      const std::size_t first = block - kBlock;
-      std::array<double, kBlock> lanes{};
-      for (std::size_t t = kBlock; t-- != 0;) lanes[t] = kernel.lane(first + t);
-      for (std::size_t t = kBlock; t-- != 0;) {
-        const std::size_t of_grain = t / kernels::Lanes::kCount * kernels::Lanes::kCount;
-        kernel.fold(first + t, lanes.data() + of_grain);
-      }
-    }
-  }
-};
 
 using Emulated = KernelCalls<Loop>;
 

@@ -15,11 +15,7 @@
 #include <cfloat>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define SLUICE_DEVICE __host__ __device__
-#else
-#define SLUICE_DEVICE
-#endif
+#include "engine/base/device_code.h"
 
 namespace sluice::model::fused {
 

@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <functional>
 
 #include "engine/base/clock.h"
@@ -30,8 +31,20 @@ class On {
   ~On();
 };
 
+/// Calls so far in which the host stood still for the device: of any thread, to take or give back
+/// memory of the device's or to register some, or to copy from or to memory that is neither; of
+/// threads that give the device work, to wait for a stream or an event. Others may wait: that is
+/// what they are for.
+std::size_t host_waits();
+
+/// Pieces of device memory that are taken. They begin on multiples of 256, as the runtime promises.
+std::size_t allocations();
+
 /// Host memory that is registered.
 Bytes registered();
+
+/// What registering has made so far of host memory that nobody had touched.
+Bytes untouched();
 
 /// What `kernel` does is done on the stream, in its turn.
 void launch(cudaStream_t stream, std::function<void()> kernel);

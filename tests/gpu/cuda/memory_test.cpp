@@ -40,6 +40,18 @@ TEST(CudaMemory, PinsExactlyWhatWasAskedForInPages) {
   EXPECT_EQ(emulated::registered(), 5_MiB + kAlignment);
 }
 
+TEST(CudaMemory, PinsLaterWhatIsToBeTouchedFirst) {
+  const Bytes before = emulated::untouched();
+  PinnedSlab slab(8 * kAlignment, Pin::kLater);
+  EXPECT_EQ(emulated::registered(), 0U);
+  slab.data()[0] = slab.data()[kAlignment] = std::byte{1};
+  slab.pin();
+  EXPECT_EQ(emulated::registered(), 8 * kAlignment);
+  EXPECT_EQ(emulated::untouched(), before + 6 * kAlignment);
+  slab = PinnedSlab(kAlignment, Pin::kLater);
+  EXPECT_EQ(emulated::registered(), 0U);
+}
+
 TEST(CudaMemory, IsPlainWherePinningIsRefusedAndSaysSoOnce) {
   const emulated::On machine({.registration = cudaErrorMemoryAllocation});
   PinnedSlab slab;

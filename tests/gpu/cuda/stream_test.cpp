@@ -44,6 +44,42 @@ TEST(CudaStream, TheHostIsNeverBlockedByAWait) {
   EXPECT_TRUE(ran);
 }
 
+TEST(CudaStream, WhoEnqueuesWaitsForNothing) {
+  DeviceHeap heap(1_MiB);
+  const DeviceBlock device = heap.allocate(64_KiB);
+  const PinnedSlab host(64_KiB);
+  Stream a("a");
+  Stream b("b");
+  const std::size_t before = emulated::host_waits();
+  const Event first = launch(a, [] {});
+  a.copy(device.data(), host.data(), 64_KiB);
+  b.wait(a.record());
+  launch(b, [] {});
+  const Event last = b.copy(host.data(), device.data(), 64_KiB);
+  last.ticket().wait();  // for a thread of the host's: that one waits for the device
+  EXPECT_GE(seconds_between(first, last), 0);
+  EXPECT_EQ(emulated::host_waits(), before);
+}
+
+TEST(CudaStream, WaitsOfTheHostAreSeenWhereThereAreSome) {
+  const auto waits_in = [](auto work) {
+    const std::size_t before = emulated::host_waits();
+    work();
+    return emulated::host_waits() - before;
+  };
+  DeviceHeap heap(1_MiB);
+  DeviceBlock device;
+  Stream stream("s");
+  std::byte plain{};
+  EXPECT_EQ(waits_in([&] { device = heap.allocate(64_KiB); }), 1U);
+  EXPECT_EQ(waits_in([&] { stream.copy(device.data(), &plain, 1); }), 1U);
+  EXPECT_EQ(waits_in([&] {
+              stream.run([] { cudaStreamSynchronize(cuda::current_stream()); }).ticket().wait();
+            }),
+            1U);
+  EXPECT_EQ(waits_in([&] { device = DeviceBlock(); }), 1U);
+}
+
 TEST(CudaStream, ATicketSaysWhenTheDeviceReachedTheCopy) {
   Stream stream("copies");
   std::latch gate(1);
