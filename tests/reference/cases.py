@@ -76,15 +76,15 @@ CASES = {
     "llama, bf16": Case(
         model=LLAMA, placement=ALL_ON_NVME, optimizer=optimizer("adamw"),
         schedule=schedule("cosine", 4, 0.1), clipping=2.0, clipped=SOME, compute="bf16"),
-    # Its first scales overflow, and it finds its way down and up again.
+    # Its first scales overflow, and it finds its way down and up again. Few steps: with roundings this
+    # small most of the distance is how far the weights have come apart, and that grows.
     "llama, fp16": Case(
         model=LLAMA, placement=ALL_ON_NVME, optimizer=optimizer("adamw"),
-        schedule=schedule("cosine", 4, 0.1), clipping=2.0, clipped=SOME, compute="fp16",
-        scale_power=24, window=4),
+        schedule=schedule("cosine", 4, 0.1), clipping=1.45, clipped=SOME, compute="fp16",
+        steps=12, scale_power=23, window=3),
     "gpt2, fp16": Case(
         model=GPT2, placement=MOVED, optimizer=optimizer("adamw"),
-        schedule=schedule("cosine", 4, 0.1), clipping=None, clipped=NONE, accumulation=2,
-        compute="fp16"),
+        schedule=schedule("cosine", 4, 0.1), clipping=None, clipped=NONE, compute="fp16"),
 }
 
 # train.steps 0 writes the first weights: two seeds, two sizes of chunk, two placements each.
