@@ -1,5 +1,5 @@
-/// Long sequences in little device memory: an 8-billion Llama with 131,072 tokens per sequence, at a
-/// 32nd of its widths and of its length, so in a 1024th of 24 GiB.
+/// Long sequences in little device memory: an 8-billion Llama with 131,072 tokens per sequence, at
+/// a 32nd of its widths and of its length, so in a 1024th of 24 GiB.
 #include <gtest/gtest.h>
 
 #include <cmath>
