@@ -119,7 +119,8 @@ class Parser {
   std::int64_t loss_scale(const json& table) const {
     if (!table.contains("loss_scale")) return 0;
     const std::int64_t scale = count(table, "loss_scale");
-    check((scale & (scale - 1)) == 0, fmt::format("'loss_scale' is {}, no power of two", scale));
+    check(scale > 0 && (scale & (scale - 1)) == 0,
+          fmt::format("'loss_scale' is {}, no power of two", scale));
     return scale;
   }
   std::uint64_t sum_of(const json& value, std::string_view key) const {

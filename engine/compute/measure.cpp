@@ -90,13 +90,14 @@ std::vector<Bytes> sizes_of(Operand name, const Setup& setup, const shape::Block
 /// Where documents begin. Attention takes a batch at once where each row is one, and document by
 /// document where any row has several; then it needs most for one that fills a row, or all but a
 /// place of it where the micro-batch has but one; or, where all go through it side by side, for as
-/// many as go at once (model/documents.h).
-enum class Rows { kWhole, kSeveral, kMany };
+/// many as go at once, or for a long one behind as many short ones (model/documents.h).
+enum class Rows { kWhole, kSeveral, kMany, kShortFirst };
 
 std::vector<Rows> rows_of(const Setup& setup, shape::BlockKind kind) {
   const bool attends = kind == shape::BlockKind::kLayer;
   if (!attends || !setup.documents || setup.seq_len == 1) return {Rows::kWhole};
-  return {Rows::kWhole, Rows::kSeveral, Rows::kMany};
+  if (setup.seq_len <= model::kDocumentScratch) return {Rows::kWhole, Rows::kSeveral};
+  return {Rows::kWhole, Rows::kSeveral, Rows::kMany, Rows::kShortFirst};
 }
 
 void fill_batch(std::span<std::int64_t> buffer, const Setup& setup, Rows rows) {
@@ -106,6 +107,12 @@ void fill_batch(std::span<std::int64_t> buffer, const Setup& setup, Rows rows) {
   const std::size_t longest = rows == Rows::kMany ? model::kDocumentScratch : seq;
   for (std::size_t i = 0; i < positions.size(); ++i) {
     positions[i] = static_cast<std::int64_t>(i % seq % longest);
+  }
+  if (rows == Rows::kShortFirst) {
+    const std::size_t many = positions.size() / model::kDocumentScratch;
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      positions[i] = i < many ? 0 : static_cast<std::int64_t>(std::min(i - many, i % seq));
+    }
   }
   if (rows == Rows::kSeveral) positions.back() = 0;
   schedule::mark_documents(batch, seq);

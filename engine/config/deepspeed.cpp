@@ -167,6 +167,11 @@ class Importer {
   void key(const DeepSpeedKey& row, const Entry& e, const std::string& path) {
     const Value& value = *e.value;
     const std::string theirs = spelled(value);
+    if (!row.only_with.empty() && !is_true(row.only_with)) {
+      const std::string off = fmt::format("{} is not true", row.only_with);
+      done_.push_back({path, theirs, Fate::kDropped, "", off});
+      return;
+    }
     const auto word = std::ranges::find_if(
         row.words, [&](const Word& w) { return value.is_text() && same(w.theirs, value.text); });
     if (word != row.words.end()) {

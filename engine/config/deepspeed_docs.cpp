@@ -61,6 +61,7 @@ std::string how(const DeepSpeedKey& row) {
     }
   }
   if (!row.note.empty()) parts.push_back(row.note);
+  if (!row.only_with.empty()) parts.push_back(fmt::format("with `{}`", row.only_with));
   for (const Unset& u : row.unset) {
     if (u.ours.empty() && u.note.empty()) continue;
     const std::string with = u.where.empty() ? ""

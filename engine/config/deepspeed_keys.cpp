@@ -22,6 +22,11 @@ DeepSpeedKey only(std::string from, std::string value, std::string why) {
   return {std::move(from), kWords, "", {{std::move(value), ""}}, std::move(why)};
 }
 
+DeepSpeedKey of_fp16(DeepSpeedKey key) {
+  key.only_with = "fp16.enabled";
+  return key;
+}
+
 const std::vector<std::string> kWarmUps = {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
 
 /// They overwrite the optimizer's rate.
@@ -162,7 +167,7 @@ std::vector<DeepSpeedKey> precision_keys() {
        "precision.compute",
        {{"true", "bf16"}, {"false", "fp32", "fp16.enabled"}},
        "",
-       {{"fp16.enabled", {"true"}, "false", ""}, {"", {}, "false", "fp32"}}},
+       {{"fp16.enabled", {"true", "auto"}, "false", ""}, {"", {}, "false", "fp32"}}},
       dropped("bf16.check_grad_overflow",
               "a gradient that is not finite is always noticed (train.on_nonfinite)"),
       dropped("bf16.immediate_grad_update", "when a gradient is taken is the plan's"),
@@ -175,14 +180,18 @@ std::vector<DeepSpeedKey> precision_keys() {
        {{"true", "fp16"}, {"false", ""}},
        "false leaves it to bf16.enabled",
        {{"", {}, "false", ""}}},
-      only("fp16.auto_cast", "false", "inputs are tokens, and all of the model is fp16"),
-      {"fp16.loss_scale", kSame, "precision.loss_scale", {{"0", "auto"}}, "powers of two only"},
-      {"fp16.initial_scale_power", kSame, "precision.initial_scale_power"},
-      {"fp16.loss_scale_window", kCount, "precision.loss_scale_window"},
+      dropped("fp16.auto_cast", "inputs are tokens, and all of the model is fp16"),
+      of_fp16({"fp16.loss_scale",
+               kCount,
+               "precision.loss_scale",
+               {{"0", "auto"}},
+               "powers of two only"}),
+      of_fp16({"fp16.initial_scale_power", kSame, "precision.initial_scale_power"}),
+      of_fp16({"fp16.loss_scale_window", kCount, "precision.loss_scale_window"}),
       dropped("fp16.hysteresis", "every gradient that overflows halves the scale"),
       dropped("fp16.consecutive_hysteresis", "every gradient that overflows halves the scale"),
-      {"fp16.min_loss_scale", kCount, "precision.min_loss_scale"},
-      only("fp16.fp16_master_weights_and_grads", "false", always_fp32),
+      of_fp16({"fp16.min_loss_scale", kCount, "precision.min_loss_scale", {{"0", "1"}}}),
+      of_fp16(only("fp16.fp16_master_weights_and_grads", "false", always_fp32)),
       only("amp.enabled", "false", "apex amp is not built; write bf16.enabled"),
       dropped("amp.*", "of amp, which is off"),
       only("torch_autocast.enabled", "false", "autocast is not built; write bf16.enabled"),

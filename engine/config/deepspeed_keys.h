@@ -41,6 +41,7 @@ struct DeepSpeedKey {
   std::vector<Word> words = {};   ///< looked at first, whatever the conversion
   std::string note = {};          ///< why a value is dropped or refused, or what the mapping means
   std::vector<Unset> unset = {};  ///< the first that applies
+  std::string only_with = {};     ///< dropped where this key is not true
 };
 
 /// In the order of docs/deepspeed.md.

@@ -129,10 +129,15 @@ std::vector<Field> train_fields() {
       key("train.on_nonfinite",
           choice<OnNonFinite>({{"skip", OnNonFinite::kSkip}, {"stop", OnNonFinite::kStop}}),
           "What to do when the gradient of a step is inf or nan: skip the step, leaving weights "
-          "and optimizer state as they were, or stop the run",
+          "and optimizer state as they were, or stop the run. An overflow that lowers the loss "
+          "scale "
+          "of fp16 only skips its step",
           &C::train, &T::on_nonfinite),
       key("train.max_skips", count(1, kMostCount),
-          "The run stops after this many skipped steps in a row", &C::train, &T::max_skips),
+          "The run stops after this many skipped steps in a row, without those that lowered the "
+          "loss "
+          "scale",
+          &C::train, &T::max_skips),
       key("train.resume", path(),
           "auto goes on with an unfinished run of this name from its newest whole checkpoint, and "
           "begins a new one where there is none; never always begins anew; must refuses where "

@@ -19,7 +19,7 @@ std::vector<Field> tier_fields() {
           or_auto(named<gpu::Backend>({gpu::Backend::kHost, gpu::Backend::kCuda})),
           "What a run needs to compute on; auto takes what this sluice is built for. Another one "
           "is "
-          "refused, so that a run file for a GPU does not quietly run without",
+          "refused: a run file for a GPU does not quietly run without",
           &C::tiers, &memory::Options::gpu, &memory::GpuTier::device),
       key("tiers.gpu.unified",
           choice<Unified>({{"auto", Unified::kAuto}, {"false", Unified::kFalse}}),

@@ -36,6 +36,7 @@ SlotMemory::SlotMemory(const prefetch::Pools& pools, const std::vector<prefetch:
     : pools_(pools), bases_(pools.size(), nullptr), extents_(pools.size()), store_(store) {
   check_available(host_bytes(pools_), host_memory());
   for (std::size_t i = 0; i < pools_.size(); ++i) {
+    SLUICE_CHECK(pools_[i].slot % kAlignment == 0, kLogic, "a slot of no whole pages");
     ledger.reserve(pools_[i].tier, tags[i], bytes_of(pools_[i]));
   }
   device_ = gpu::DeviceHeap(ledger.limit(Tier::kGpu), reach).allocate(bytes_in(Tier::kGpu, pools_));

@@ -225,7 +225,9 @@ double forward_flops(const Model& model, const Block& block, std::int64_t batch,
   double flops = 2.0 * tokens * products;
   if (block.kind == BlockKind::kLayer) {
     const Decoder& d = model.decoder;
-    const double pairs = tokens * (static_cast<double>(seq) + 1.0) / 2.0;
+    const auto most = static_cast<double>(d.window > 0 ? std::min(d.window, seq) : seq);
+    // Of a sequence: all before it for the first `most` tokens, `most` for the others.
+    const double pairs = tokens * most - static_cast<double>(batch) * most * (most - 1.0) / 2.0;
     // Queries times keys, and weights times values.
     flops += 2.0 * 2.0 * pairs * static_cast<double>(d.heads) * static_cast<double>(d.head_dim);
   }

@@ -85,7 +85,8 @@ Model make_model(const Decoder& decoder);
 
 /// Floating-point operations of one block's forward for `batch` sequences of `seq` tokens
 /// (a multiply-add counts two; a backward costs twice this, and once more for recomputation).
-/// Attention counts the pairs that a causal mask leaves; norms and activations count nothing.
+/// Attention counts the pairs that a causal mask and a window leave, of rows that are one document
+/// each; norms and activations count nothing.
 double forward_flops(const Model& model, const Block& block, std::int64_t batch, std::int64_t seq);
 
 /// Vocabulary columns that the head takes at a time, for micro-batches of `tokens` tokens: the

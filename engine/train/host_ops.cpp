@@ -116,13 +116,14 @@ void HostOps::decide(const OpBytes& op) {
     const bool stop = rules_.train.on_nonfinite == OnNonFinite::kStop;
     SLUICE_CHECK(
         !stop && control.skipped_in_row < rules_.train.max_skips, kNonFinite,
-        fmt::format("step {}: loss {}, gradient norm {}{}; {}: lower optimizer.lr or look at "
+        fmt::format("step {}: loss {}, gradient norm {}{}; {}: lower {}optimizer.lr or look at "
                     "the data",
                     tag.step + 1, loss, gnorm,
                     scale > 1 ? fmt::format(", loss scale {}", scale) : "",
                     stop ? "train.on_nonfinite is stop"
                          : fmt::format("{} skipped steps in a row, train.max_skips is {}",
-                                       control.skipped_in_row, rules_.train.max_skips)));
+                                       control.skipped_in_row, rules_.train.max_skips),
+                    scale > 1 ? "precision.loss_scale, precision.min_loss_scale or " : ""));
   }
   const std::lock_guard lock(mutex_);
   steps_[tag.step] = {loss, gnorm, lr, clip, scale, !record.applied, batches_.targets(tag)};

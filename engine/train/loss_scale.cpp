@@ -1,10 +1,12 @@
 #include "engine/train/loss_scale.h"
 
+#include <algorithm>
+
 namespace sluice::train {
 
 std::int64_t first_loss_scale(const LossScaleOptions& options, std::int64_t saved) {
   if (options.fixed) return *options.fixed;
-  return saved > 0 ? saved : std::int64_t{1} << options.initial_power;
+  return saved > 0 ? std::max(saved, options.least) : std::int64_t{1} << options.initial_power;
 }
 
 void scale_held(const LossScaleOptions& options, Control& control) {

@@ -46,10 +46,9 @@ double peak_flops(std::string_view name) {
     std::string_view name;
     double tflops;
   };
-  constexpr std::array kSheets = {Sheet{"B200", 2250},     Sheet{"H200", 989.5},
-                                  Sheet{"H100 PCIe", 756}, Sheet{"H100 NVL", 835},
-                                  Sheet{"H100", 989.5},    Sheet{"A100", 312},
-                                  Sheet{"L40S", 362},      Sheet{"RTX 4090", 165.2}};
+  constexpr std::array kSheets = {
+      Sheet{"B200", 2250},    Sheet{"H200 NVL", 835}, Sheet{"H200", 989.5}, Sheet{"H100 PCIe", 756},
+      Sheet{"H100 NVL", 835}, Sheet{"H100", 989.5},   Sheet{"A100", 312},   Sheet{"L40S", 362}};
   const auto* const found = std::ranges::find_if(
       kSheets, [&](const Sheet& sheet) { return name.find(sheet.name) != name.npos; });
   return found == kSheets.end() ? 0 : found->tflops * 1e12;

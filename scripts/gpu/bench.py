@@ -113,8 +113,11 @@ class Bench:
         if not fit or fit["status"] != "ok":
             raise parts.Ended(fit["status"] if fit else "failed",
                               f"no fit.{name}.{placement} to go by: it comes first")
-        rows = self.runs.steps(f"rate.{name}.{placement}.{tokens}", limit, shape, fit["layers"],
-                               placement, shapes.batch_of(shape, tokens, self.box))
+        try:
+            rows = self.runs.steps(f"rate.{name}.{placement}.{tokens}", limit, shape, fit["layers"],
+                                   placement, shapes.batch_of(shape, tokens, self.box))
+        except parts.Ended as ended:  # there was room a moment ago: to be tried again
+            raise parts.Ended("failed", str(ended)) from None
         return self.about(shape, fit["layers"]) | {"placement": placement} | training.numbers_of(
             rows)
 

@@ -1,6 +1,7 @@
 """What is there: the card, the host's memory, the programs."""
 import argparse
 import dataclasses
+import hashlib
 import os
 import pathlib
 import shutil
@@ -48,6 +49,8 @@ def card(pretended=None):
     if done.returncode != 0 or not done.stdout.strip():
         raise Refused(f"no GPU: nvidia-smi says: {(done.stdout + done.stderr).strip()}")
     name, mib, driver = done.stdout.splitlines()[0].rsplit(", ", 2)
+    if not mib.isdigit():
+        raise Refused(f"nvidia-smi says that {name} has {mib} MiB of memory")
     return name, int(mib) << 20, driver
 
 
@@ -95,6 +98,12 @@ class Programs:
     def tests(self):
         return [name for name in self.paths if name.endswith("_test")]
 
+    def digest(self, name):
+        """Of the program's file; empty where there is none."""
+        path = self.home / "bin" / name if (self.home / "bin").is_dir() else \
+            pathlib.Path(self.paths.get(name, ["none"])[0])
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""
+
     def commit(self):
         noted = self.home / "commit"
         if noted.exists():
@@ -116,8 +125,8 @@ def executables(build):
 def parser_of(name, about):
     parser = argparse.ArgumentParser(prog=name, description=about)
     parser.add_argument("out", type=pathlib.Path, help="the folder of the results")
-    parser.add_argument("--most", type=float, default=540, metavar="SECONDS",
-                        help="begin no part that this call has no time for (540)")
+    parser.add_argument("--most", type=float, default=500, metavar="SECONDS",
+                        help="begin no part that this call has no time for (500)")
     parser.add_argument("--parts", nargs="+", default=["*"], metavar="PATTERN",
                         help="only these; * in a pattern matches anything")
     parser.add_argument("--list", action="store_true", help="what there is to do, and do nothing")
@@ -128,9 +137,12 @@ def parser_of(name, about):
     return parser
 
 
-def claim(out, box, commit):
-    """A folder of results belongs to one card and one build: what they are."""
-    found = {"card": box.card, "driver": box.driver, "commit": commit}
+def claim(options, box, programs):
+    """A folder of results belongs to one card, one build and one choice of settings."""
+    out = options.out
+    found = {"card": box.card, "driver": box.driver, "commit": programs.commit(),
+             "sluice": programs.digest("sluice"), "set": getattr(options, "set", []),
+             "nvme": str(getattr(options, "nvme", None) or out)}
     before = parts.load(out / "box.json")
     if before not in (None, found):
         raise Refused(f"{out} has results of {before}, and here is {found}: choose another folder",
@@ -147,7 +159,7 @@ def work(options, name, box, programs, every, summary):
         for result in chosen.results():
             print(f"{result['status']:8} {result['part']}")
         return parts.OK
-    found = claim(options.out, box, programs.commit()) | {"host_memory": box.host}
+    found = claim(options, box, programs) | {"host_memory": box.host}
     code = chosen.work(options.most)
     found |= {"counts": chosen.counts(), "parts": every.results()}
     more, text = summary(found)

@@ -9,8 +9,11 @@ import time
 import traceback
 from typing import Callable
 
-LONGEST = 470  # seconds: no part takes longer, so that calls of under 10 minutes are enough
+LONGEST = 420  # seconds, and at its end the grace of a stop: calls of under 10 minutes are enough
 OK, FAILED, LEFT = 0, 1, 75  # exit codes
+
+# CUDA's first card is nvidia-smi's.
+ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 # What became of a part. An unfit one was refused by the program: there is no room for it here.
 DONE = ("ok", "skipped", "unfit")
@@ -87,7 +90,8 @@ class Parts:
             left = deadline.left()
             if number > 0 and left < part.need:
                 break
-            self.take(part, min(left, LONGEST), whole=number == 0 or left >= LONGEST)
+            whole = left >= LONGEST or self.status(part.name) == "cut"
+            self.take(part, min(left, LONGEST), whole)
         return self.code()
 
     def take(self, part, limit, whole):
@@ -133,7 +137,7 @@ def run(command, log, limit, env=None, cwd=None, watch=lambda: False, grace=45):
     deadline = Deadline(limit)
     with open(log, "wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=cwd,
-                                   env=os.environ | (env or {}), stdin=subprocess.DEVNULL,
+                                   env=os.environ | ENVIRONMENT | (env or {}), stdin=subprocess.DEVNULL,
                                    preexec_fn=os.setpgrp)
     try:
         while process.poll() is None:

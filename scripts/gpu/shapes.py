@@ -9,7 +9,7 @@ PER_PARAMETER = {
     "hbm": (16, 0, 0),
     "dram": (2, 14, 0),
     "state": (4, 12, 0),
-    "nvme": (2, 2, 12),
+    "nvme": (2, 2, 14),  # the final weights lie on that drive too
     "torch": (18, 0, 0),
 }
 # Over several micro-batches the gradient is a sum in fp32, in place of one in bf16 or beside it.

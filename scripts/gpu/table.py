@@ -16,7 +16,9 @@ def of(results):
     if lanes := done.get("peak.lanes"):
         peaks |= {f"lanes_{way}_gbps": lanes[way]["median"] / 1e9
                   for way in ("h2d", "d2h", "both") if way in lanes}
-    names = dict.fromkeys(name[5:].rsplit(".", 2)[0] for name in done if name.startswith("rate."))
+    names = dict.fromkeys([name[5:].rsplit(".", 2)[0] for name in done if name.startswith("rate.")]
+                          + [name.split(".", 1)[1].rsplit(".", 1)[0] for name in done
+                             if name.startswith("torch.")])
     return {"peaks": peaks, "shapes": {name: of_shape(name, done) for name in names}}
 
 

@@ -12,6 +12,9 @@ WARM_UP = 3  # steps that do not count: the first two are not like the others
 MEASURED = 8  # steps that do
 FEWEST = 3  # of these, where time runs out
 
+# What refusals for want of room say: a tier, the disk of the tier and the weights, a workspace.
+NO_ROOM = ("too small", "needed for weights", "of its workspace")
+
 # Where weights, gradients and the optimizer's state live. auto is where the optimizer works.
 PLACEMENTS = {
     "hbm": ("none", "none", "none"),
@@ -112,9 +115,9 @@ class Runs:
 
     def status(self, name):
         """What a run came to that has ended with an error. Its exit code is that of a broken device
-        too, and of an environment that lacks something: only the plan says that a tier is small."""
+        too, and of an environment that lacks something: only the words tell them apart."""
         errors = [line for line in parts.last_lines(self.log(name), 40) if line[:6] == "error:"]
-        return "unfit" if any("too small" in line for line in errors) else "failed"
+        return "unfit" if any(words in line for line in errors for words in NO_ROOM) else "failed"
 
     def why(self, name, code):
         lines = parts.last_lines(self.log(name), 40)

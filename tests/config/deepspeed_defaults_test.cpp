@@ -44,7 +44,6 @@ const std::map<std::string, std::variant<json, Reason>>& defaults() {
       {"scheduler.params.last_batch_iteration", json(-1)},
       {"bf16.bf16_master_weights_and_grads", json(false)},
       {"bf16.bf16_optimizer_states", json(false)},
-      {"fp16.auto_cast", json(false)},
       {"fp16.loss_scale", json(0)},
       {"fp16.initial_scale_power", json(16)},
       {"fp16.loss_scale_window", json(1000)},

@@ -150,8 +150,22 @@ TEST(DeepSpeed, Fp16AndItsLossScale) {
   EXPECT_EQ(c.precision.loss_scale.initial_power, 12);
   EXPECT_EQ(c.precision.loss_scale.window, 500);
   EXPECT_EQ(c.precision.loss_scale.least, 4);
-  EXPECT_EQ(loaded(R"({"fp16": {"enabled": true, "loss_scale": 128}})").precision.loss_scale.fixed,
+  EXPECT_EQ(loaded(R"({"fp16": {"enabled": true, "loss_scale": 128.0, "min_loss_scale": 0.0}})")
+                .precision.loss_scale.fixed,
             128);
+}
+
+TEST(DeepSpeed, WhatIsSaidOfFp16WhereItIsOffCountsForNothing) {
+  for (const char* off :
+       {R"({"bf16": {"enabled": true}, "fp16": {"enabled": false, "loss_scale": 100}})",
+        R"({"bf16": {"enabled": true}, "fp16": {"initial_scale_power": 4, "min_loss_scale": 32}})",
+        R"({"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto", "loss_scale": 128}})",
+        R"({"fp16": {"enabled": "auto", "auto_cast": true, "min_loss_scale": 3}})"}) {
+    const Config c = loaded(off);
+    EXPECT_EQ(c.precision.compute, DType::kBf16) << off;
+    EXPECT_EQ(c.precision.loss_scale.fixed, std::nullopt) << off;
+    EXPECT_EQ(c.precision.loss_scale.least, 1) << off;
+  }
 }
 
 TEST(DeepSpeed, ComputesInFp32WhereNeitherHalfIsOn) {
@@ -300,10 +314,10 @@ TEST(DeepSpeedRefused, TwoLearningRates) {
 }
 
 TEST(DeepSpeedRefused, AllThatIsWrongAtOnce) {
-  EXPECT_THAT(refusal(R"({"fp16": {"auto_cast": 1}, "optimizer": {"type": "Lamb"}, "trian": 1,
+  EXPECT_THAT(refusal(R"({"amp": {"enabled": 1}, "optimizer": {"type": "Lamb"}, "trian": 1,
                   "zero_optimization": {"sub_group_size": 0.5, "zenflow": {"topk_ratio": 0.1}},
                   "aio": {"queue_depth": 0}})"),
-              AllOf(HasSubstr("6 keys are refused"), HasSubstr("1:11 fp16.auto_cast: 1"),
+              AllOf(HasSubstr("6 keys are refused"), HasSubstr("1:10 amp.enabled: 1"),
                     HasSubstr("optimizer.type: Lamb"), HasSubstr("trian: unknown key"),
                     HasSubstr("sub_group_size: 0.5"), HasSubstr("zenflow.topk_ratio"),
                     HasSubstr("aio.queue_depth: 0: less than 1")));

@@ -175,6 +175,10 @@ TEST(Model, CountsTheFlopsOfProductsAndCausalAttention) {
   const double layer = 2.0 * 15 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 176 * 64);
   EXPECT_EQ(forward_flops(m, m.blocks[1], 3, 5), layer + 4.0 * 3 * 15 * 64);
   EXPECT_EQ(forward_flops(m, m.blocks[3], 3, 5), 2.0 * 15 * 512 * 64);
+  Decoder seeing_two = small("llama");
+  seeing_two.window = 2;  // 1 + 2 + 2 + 2 + 2 pairs
+  const Model w = make_model(seeing_two);
+  EXPECT_EQ(forward_flops(w, w.blocks[1], 3, 5), layer + 4.0 * 3 * 9 * 64);
 }
 
 TEST(Model, RefusesNumbersThatMakeNoModelAndNamesTheKeyOfTheFamily) {

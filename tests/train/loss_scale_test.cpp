@@ -15,6 +15,7 @@ Control beginning(const LossScaleOptions& options) {
 TEST(LossScale, BeginsAsAskedOrAsItWasSaved) {
   EXPECT_EQ(first_loss_scale(kTried, 0), 16);
   EXPECT_EQ(first_loss_scale(kTried, 128), 128);
+  EXPECT_EQ(first_loss_scale(kTried, 2), 4);
   EXPECT_EQ(first_loss_scale({.fixed = 32}, 128), 32);
   EXPECT_EQ(first_loss_scale({}, 0), 1);
 }
