@@ -141,6 +141,11 @@ Limits share_host_memory(const Limits& limits, const Limits& minimum, const Opti
   return shared;
 }
 
+Bytes taken_since(const Machine& machine) {
+  if (machine.device.unified) return 0;
+  return minus(machine.device_free, gpu::free_memory());
+}
+
 void check_available(Bytes bytes, const HostMemory& host) {
   SLUICE_CHECK(bytes <= host.available, kBudget,
                fmt::format("the run takes {} of host memory, {}: lower tiers.cpu.limit or "

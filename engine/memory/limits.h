@@ -42,6 +42,12 @@ Bytes host_limit(const Options& options, const Machine& machine);
 Limits share_host_memory(const Limits& limits, const Limits& minimum, const Options& options,
                          const Machine& machine);
 
+/// What has gone since then of the memory that a device has of its own, and is not the run's: what
+/// libraries have taken for good.
+///
+/// Throws  kDevice when the device cannot be reached
+Bytes taken_since(const Machine& machine);
+
 /// Before `bytes` of host memory are touched: throws kBudget when that is more than is available,
 /// where the system would kill the process.
 void check_available(Bytes bytes, const HostMemory& host);

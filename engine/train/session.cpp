@@ -225,6 +225,8 @@ Session::Session(const Job& job, Inputs inputs)
   plan::require_any_placement(setup_, limits, evaluation_batches());
   compute_ = job_.make_compute(setup_, numerics_);
   const Measured measured = compute_->measure(stream_);
+  Bytes& of_device = limits.tiers[index(prefetch::Tier::kGpu)];
+  of_device -= std::min(of_device, memory::taken_since(machine));
   workspace_ = set_aside(measured.workspace);
   setup_.workspace = workspace_.main + workspace_.side;
   const auto minimum = plan::require_minimum(setup_, limits, evaluation_batches());

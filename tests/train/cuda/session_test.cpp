@@ -2,11 +2,13 @@
 // launched as kernels are: they run when the stream comes to them, and the host goes on.
 #include "engine/train/session.h"
 
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -96,6 +98,42 @@ TEST_P(CudaSession, PinsPagesThatWereMadeBefore) {
     return nullptr;
   };
   run(watched);
+}
+
+/// As LibTorch's libraries do when they are first called.
+class KeepingCompute : public Compute {
+ public:
+  KeepingCompute(std::unique_ptr<Compute> inner, Bytes kept)
+      : inner_(std::move(inner)), kept_(kept) {}
+  ~KeepingCompute() override { cudaFree(memory_); }
+  KeepingCompute(const KeepingCompute&) = delete;
+  KeepingCompute& operator=(const KeepingCompute&) = delete;
+
+  Measured measure(gpu::Stream& stream) override {
+    EXPECT_EQ(cudaMalloc(&memory_, kept_), cudaSuccess);
+    return inner_->measure(stream);
+  }
+  void set_workspace(std::span<std::byte> memory, Bytes side) override {
+    inner_->set_workspace(memory, side);
+  }
+  WorkspaceUse peak() const override { return inner_->peak(); }
+  void run(const OpBytes& op) override { inner_->run(op); }
+
+ private:
+  const std::unique_ptr<Compute> inner_;
+  const Bytes kept_;
+  void* memory_ = nullptr;
+};
+
+TEST_P(CudaSession, LeavesRoomForWhatLibrariesHaveTaken) {
+  const auto limit_with = [&](Bytes kept) {
+    Job made = job();
+    made.make_compute = [&](const schedule::Setup& setup, const Numerics& numerics) {
+      return std::make_unique<KeepingCompute>(tested_compute()(setup, numerics), kept);
+    };
+    return make_session(made).plan().limits.tiers[index(prefetch::Tier::kGpu)];
+  };
+  EXPECT_EQ(limit_with(3_MiB), limit_with(1_MiB) - 2_MiB);
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, CudaSession,
