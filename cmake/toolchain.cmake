@@ -12,13 +12,14 @@ find_package(Threads REQUIRED)
 
 add_library(sluice_flags INTERFACE)
 # -ffp-contract=off, --fmad=false: the compiler may not fuse what the source does not fuse, so every
-# ISA and every card computes the same bits.
+# ISA and every card computes the same bits. --compress-mode=size: kernels for four kinds of cards would be
+# most of a program.
 set(cxx_flags -Wall -Wextra -Wsign-conversion -Werror -ffp-contract=off -fno-fast-math)
 # GCC 12 sees overlaps in operator+ of strings that are not there (GCC bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND cxx_flags -Wno-restrict)
 endif()
-set(cuda_flags --fmad=false -Werror=all-warnings
+set(cuda_flags --fmad=false --compress-mode=size -Werror=all-warnings
   -Xcompiler=-Wall,-Wextra,-Werror,-ffp-contract=off,-fno-fast-math)
 target_compile_options(sluice_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>" "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_flags}>")

@@ -35,11 +35,11 @@ chmod 755 "$work"
 mkdir "$work/bin" "$work/lib"
 
 # What this build links with CUDA, as far as it is there. What does not is the same program everywhere; left
-# out too is what is about drives and signals, and says nothing of a GPU.
+# out too is what is about drives, files and signals or the host backend, and says nothing of a GPU.
 programs() {
   local target
   ninja -C "$build" -t targets all | sed -nE 's/^([^:]+): CXX_EXECUTABLE_LINKER.*/\1/p' |
-    grep -vE '/(checkpoint|faults_test|stop_test|watchdog_test)$' |
+    grep -vE '/(checkpoint|models|(faults|first_values|long_context|profile|stop|watchdog)_test)$' |
     while read -r target; do
       if readelf -d "$build/$target" 2>/dev/null | grep -qE 'NEEDED.*lib(cudart|torch_cuda)'; then
         echo "$build/$target"
