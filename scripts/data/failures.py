@@ -30,12 +30,20 @@ def stopped(number, _frame):
 
 @contextlib.contextmanager
 def uninterrupted():
-    """What would stop the command waits until the end of the block."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+    """What would stop the command waits until the end of the block.
+
+    By handlers, not by a mask: a signal that the main thread has masked is taken by a thread of a
+    library, and Python then runs the handler in the main one."""
+    waiting = []
+    before = {number: signal.signal(number, lambda came, _frame: waiting.append(came))
+              for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in waiting[:1]:
+            signal.raise_signal(number)
 
 
 def run(command):

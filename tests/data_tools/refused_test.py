@@ -314,10 +314,14 @@ class Processes(Case):
 
     def test_a_set_that_is_stopped_as_it_is_begun_leaves_nothing(self):
         make = tempfile.mkdtemp
+        came, arrives = os.pipe()
+        os.set_blocking(arrives, False)
+        self.addCleanup(signal.set_wakeup_fd, signal.set_wakeup_fd(arrives))
 
         def stopped_in(*arguments, **options):
             folder = make(*arguments, **options)
             os.kill(os.getpid(), signal.SIGTERM)
+            os.read(came, 1)  # some thread has taken it
             return folder
         before = signal.signal(signal.SIGTERM, failures.stopped)
         self.addCleanup(signal.signal, signal.SIGTERM, before)
