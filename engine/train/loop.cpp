@@ -164,7 +164,7 @@ class Session::Loop {
     record.skipped = result.skipped;
     record.tokens = s_.setup_.tokens_per_step();
     record.targets = result.targets;
-    record.flops = s_.setup_.step_flops();
+    record.flops = step_flops_;
     a_.watchdog->step_took(finished.end - last_.end);
     record.seconds = to_seconds(finished.end - last_.end);
     if (peak_flops_ > 0) record.mfu = record.flops / (record.seconds * peak_flops_);
@@ -228,6 +228,7 @@ class Session::Loop {
   Assembly& a_;
   const std::int64_t last_step_ = s_.last_step();
   const Account account_{s_.plan_.lanes, s_.plan_.catalog.pools};
+  const double step_flops_ = s_.setup_.step_flops();
   const double peak_flops_ = size_of(s_.setup_.compute) == 2 ? gpu::device().peak_flops : 0;
   std::optional<Profile> profile_;
   std::int64_t done_ = s_.position_.step;   // steps begun, with those that the run goes on from

@@ -10,10 +10,10 @@ import subprocess
 import sys
 
 import parts
+from shapes import GIB
 
 HERE = pathlib.Path(__file__).resolve().parent
 USAGE, NOTHING_TO_RUN_ON = 2, 3  # exit codes
-GIB = 1 << 30
 
 
 class Refused(Exception):

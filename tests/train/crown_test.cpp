@@ -216,8 +216,7 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
   ASSERT_TRUE(expected.skipped[kSpoiledStep]);
   int clipped = 0;
   for (std::size_t i = 0; i < 5; ++i) clipped += expected.clipped[i] && !expected.skipped[i];
-  ASSERT_GT(clipped, 0);
-  ASSERT_LT(clipped, 4);
+  ASSERT_EQ(clipped, 1);
   if (wiring_.compute == DType::kF16) {
     ASSERT_EQ(expected.loss_scales, (std::vector<std::int64_t>{1024, 1024, 1024, 2048, 1024}));
   }

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/base/dtype.h"
 #include "engine/base/error.h"
+#include "tests/train/elements.h"
 #include "tests/train/tested_compute.h"
 
 namespace sluice::train {
@@ -92,7 +92,7 @@ class HashCompute : public Compute {
   bool overflows(const OpBytes& op) const {
     for (const auto segment : op.all(Operand::kWeights)) {
       for (std::size_t i = 0; i < segment.size() / size_of(setup_.compute); ++i) {
-        if (std::abs(element(segment, i)) > kTooLarge) return true;
+        if (std::abs(element(setup_.compute, segment, i)) > kTooLarge) return true;
       }
     }
     return false;
@@ -131,31 +131,7 @@ class HashCompute : public Compute {
   void write(OpBytes::Bytes bytes, std::uint64_t hash, float scale = 1) const {
     const Bytes elem = size_of(setup_.compute);
     for (std::size_t i = 0; i < bytes.size() / elem; ++i) {
-      set_element(bytes, i, scale * value_of(mixed(hash, i)));
-    }
-  }
-  float element(OpBytes::Bytes bytes, std::size_t i) const {
-    switch (setup_.compute) {
-      case DType::kF32:
-        return OpBytes::as<float>(bytes)[i];
-      case DType::kBf16:
-        return to_float(OpBytes::as<Bf16>(bytes)[i]);
-      case DType::kF16:
-        return to_float(OpBytes::as<Fp16>(bytes)[i]);
-    }
-    throw Error(Errc::kLogic, "no such dtype");
-  }
-  void set_element(OpBytes::Bytes bytes, std::size_t i, float value) const {
-    switch (setup_.compute) {
-      case DType::kF32:
-        OpBytes::as<float>(bytes)[i] = value;
-        return;
-      case DType::kBf16:
-        OpBytes::as<Bf16>(bytes)[i] = to_bf16(value);
-        return;
-      case DType::kF16:
-        OpBytes::as<Fp16>(bytes)[i] = to_fp16(value);
-        return;
+      set_element(setup_.compute, bytes, i, scale * value_of(mixed(hash, i)));
     }
   }
   void check_kept(const OpBytes& op) const {

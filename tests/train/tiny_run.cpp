@@ -16,6 +16,7 @@
 
 #include "engine/shape/family.h"
 #include "gpu/local.h"
+#include "tests/train/elements.h"
 #include "tests/train/tested_compute.h"
 
 namespace sluice::train {
@@ -75,7 +76,8 @@ class Observer : public executor::Handler {
     if (spoils(context)) {
       ticket.wait();
       std::byte* gradients = address(context, buffer_of(context.op, Operand::kGradients), memory_);
-      make_infinite(gpu::local(gradients));
+      set_element(setup_.compute, {gpu::local(gradients), size_of(setup_.compute)}, 0,
+                  std::numeric_limits<float>::infinity());
     }
     delay();
     return ticket;
@@ -88,26 +90,6 @@ class Observer : public executor::Handler {
   }
 
  private:
-  /// The first element.
-  void make_infinite(std::byte* gradients) const {
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    switch (setup_.compute) {
-      case DType::kF32:
-        std::memcpy(gradients, &kInfinity, sizeof kInfinity);
-        return;
-      case DType::kBf16: {
-        const Bf16 rounded = to_bf16(kInfinity);
-        std::memcpy(gradients, &rounded, sizeof rounded);
-        return;
-      }
-      case DType::kF16: {
-        const Fp16 rounded = to_fp16(kInfinity);
-        std::memcpy(gradients, &rounded, sizeof rounded);
-        return;
-      }
-    }
-  }
-
   bool spoils(const OpContext& context) const {
     const Tag tag = Tag::unpack(context.tag);
     const OpId id = schedule::id_of(context.op);

@@ -23,25 +23,32 @@ namespace {
 
 namespace emulated = gpu::emulated;
 
-/// Slower than the host, so that a host which does not wait where it must is ahead of it.
-class LaunchedCompute : public Compute {
+/// What it is given.
+class Wrapped : public Compute {
  public:
-  explicit LaunchedCompute(std::unique_ptr<Compute> inner) : inner_(std::move(inner)) {}
+  explicit Wrapped(std::unique_ptr<Compute> inner) : inner_(std::move(inner)) {}
 
   Measured measure(gpu::Stream& stream) override { return inner_->measure(stream); }
   void set_workspace(std::span<std::byte> memory, Bytes side) override {
     inner_->set_workspace(memory, side);
   }
   WorkspaceUse peak() const override { return inner_->peak(); }
-  void run(const OpBytes& op) override {
-    emulated::launch(gpu::cuda::current_stream(), [this, op] {
-      std::this_thread::sleep_for(std::chrono::microseconds(500));
-      inner_->run(op);
-    });
-  }
+  void run(const OpBytes& op) override { inner_->run(op); }
 
  private:
   const std::unique_ptr<Compute> inner_;
+};
+
+/// Slower than the host, so that a host which does not wait where it must is ahead of it.
+class LaunchedCompute : public Wrapped {
+ public:
+  using Wrapped::Wrapped;
+  void run(const OpBytes& op) override {
+    emulated::launch(gpu::cuda::current_stream(), [this, op] {
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+      Wrapped::run(op);
+    });
+  }
 };
 
 struct Place {
@@ -101,26 +108,20 @@ TEST_P(CudaSession, PinsPagesThatWereMadeBefore) {
 }
 
 /// As LibTorch's libraries do when they are first called.
-class KeepingCompute : public Compute {
+class KeepingCompute : public Wrapped {
  public:
   KeepingCompute(std::unique_ptr<Compute> inner, Bytes kept)
-      : inner_(std::move(inner)), kept_(kept) {}
+      : Wrapped(std::move(inner)), kept_(kept) {}
   ~KeepingCompute() override { cudaFree(memory_); }
   KeepingCompute(const KeepingCompute&) = delete;
   KeepingCompute& operator=(const KeepingCompute&) = delete;
 
   Measured measure(gpu::Stream& stream) override {
     EXPECT_EQ(cudaMalloc(&memory_, kept_), cudaSuccess);
-    return inner_->measure(stream);
+    return Wrapped::measure(stream);
   }
-  void set_workspace(std::span<std::byte> memory, Bytes side) override {
-    inner_->set_workspace(memory, side);
-  }
-  WorkspaceUse peak() const override { return inner_->peak(); }
-  void run(const OpBytes& op) override { inner_->run(op); }
 
  private:
-  const std::unique_ptr<Compute> inner_;
   const Bytes kept_;
   void* memory_ = nullptr;
 };
