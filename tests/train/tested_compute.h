@@ -1,6 +1,6 @@
 /// Which functions of the model the tests of this folder run on: LibTorch's in builds that have it
-/// (libtorch_compute.cpp), else stand-ins (hash_compute.cpp), so that the conductor runs under the
-/// sanitizers. CMake links one.
+/// (host/ and cuda/libtorch_compute.cpp), else stand-ins (hash_compute.cpp), so that the conductor
+/// runs under the sanitizers. CMake links one.
 #pragma once
 
 #include "engine/train/compute.h"
