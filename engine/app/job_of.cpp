@@ -65,6 +65,7 @@ train::Job job_of(const config::Config& config, const std::string& folder) {
   job.optimizer = config.optimizer;
   job.scheduler = config.scheduler;
   job.homes = config.zero_optimization;
+  job.tf32 = config.precision.tf32;
   job.grad_dtype = grad_dtype_of(config.precision.grad_dtype);
   job.compute = config.precision.compute;
   if (job.compute == DType::kF16) job.loss_scale = config.precision.loss_scale;

@@ -100,22 +100,29 @@ std::vector<Rows> rows_of(const Setup& setup, shape::BlockKind kind) {
   return {Rows::kWhole, Rows::kSeveral, Rows::kMany, Rows::kShortFirst};
 }
 
+/// Of place `i` of so many, in its document.
+std::int64_t position(Rows rows, std::int64_t i, std::int64_t places, std::int64_t seq) {
+  const std::int64_t together = places / model::kDocumentScratch;
+  switch (rows) {
+    case Rows::kWhole:
+      break;
+    case Rows::kSeveral:
+      return i + 1 == places ? 0 : i % seq;
+    case Rows::kMany:
+      return i % seq % model::kDocumentScratch;
+    case Rows::kShortFirst:
+      return i < together ? 0 : std::min(i - together, i % seq);
+  }
+  return i % seq;
+}
+
 void fill_batch(std::span<std::int64_t> buffer, const Setup& setup, Rows rows) {
   const schedule::Batch batch = schedule::batch_of(buffer);
-  const std::span<std::int64_t> positions = batch.positions;
-  const auto seq = static_cast<std::size_t>(setup.seq_len);
-  const std::size_t longest = rows == Rows::kMany ? model::kDocumentScratch : seq;
-  for (std::size_t i = 0; i < positions.size(); ++i) {
-    positions[i] = static_cast<std::int64_t>(i % seq % longest);
+  const auto places = static_cast<std::int64_t>(batch.positions.size());
+  for (std::int64_t i = 0; i < places; ++i) {
+    batch.positions[static_cast<std::size_t>(i)] = position(rows, i, places, setup.seq_len);
   }
-  if (rows == Rows::kShortFirst) {
-    const std::size_t many = positions.size() / model::kDocumentScratch;
-    for (std::size_t i = 0; i < positions.size(); ++i) {
-      positions[i] = i < many ? 0 : static_cast<std::int64_t>(std::min(i - many, i % seq));
-    }
-  }
-  if (rows == Rows::kSeveral) positions.back() = 0;
-  schedule::mark_documents(batch, seq);
+  schedule::mark_documents(batch, static_cast<std::size_t>(setup.seq_len));
 }
 
 OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Rows rows,
@@ -185,6 +192,7 @@ train::Measured ModelOps::measure(gpu::Stream& stream) {
   // LibTorch keeps both for the thread that asks.
   const auto set_up = [&] {
     tensor::set_deterministic();
+    if (numerics_.tf32) tensor::allow_tf32();
     tensor::set_compute_threads(numerics_.threads);
   };
   stream.run(set_up).ticket().wait();

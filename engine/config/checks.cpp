@@ -122,6 +122,11 @@ void check_precision(const Config& c, const Checker& at) {
               fmt::format("precision.compute is {}, whose gradients need none; write auto",
                           name_of(compute)));
   }
+  if (c.precision.tf32 && compute != DType::kF32) {
+    at.refuse("precision.tf32", fmt::format("precision.compute is {}, whose products are not of "
+                                            "fp32; write false",
+                                            name_of(compute)));
+  }
   if (scale.least > std::int64_t{1} << scale.initial_power) {
     at.refuse("precision.min_loss_scale",
               fmt::format("precision.initial_scale_power {} begins below it", scale.initial_power));

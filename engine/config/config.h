@@ -34,6 +34,7 @@ struct PrecisionOptions {
   DType compute = DType::kBf16;
   std::optional<DType> grad_dtype;                            ///< nullopt = auto
   train::LossScaleOptions loss_scale{.fixed = std::nullopt};  ///< of fp16
+  bool tf32 = false;                                          ///< of fp32
 };
 
 /// Part of a run's numbers: recorded, and restored with a checkpoint.

@@ -169,6 +169,11 @@ std::vector<Field> numeric_fields() {
           "The type of a step's gradient. bf16 and fp16 need one micro-batch per step and the same "
           "type of compute. A tied embedding has two gradients, whose sum is always fp32",
           &C::precision, &PrecisionOptions::grad_dtype),
+      key("precision.tf32", boolean(),
+          "With fp32, on a CUDA device: products round their factors to TF32, whose fraction has "
+          "10 "
+          "bits as that of fp16",
+          &C::precision, &PrecisionOptions::tf32),
       key("precision.loss_scale", or_auto(power_of_two(train::kMostLossScale)),
           "With fp16: what the loss is multiplied by on its way back. auto tries: half of it after "
           "a gradient that overflowed, the double after loss_scale_window steps that did not",

@@ -61,5 +61,6 @@ std::span<const Variable> variables();
 
 /// Beyond what set_deterministic() asks of every build.
 void set_deterministic();
+void allow_tf32();
 
 }  // namespace sluice::tensor::backend

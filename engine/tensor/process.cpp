@@ -114,6 +114,10 @@ void set_deterministic() {
   backend::set_deterministic();
 }
 
+void allow_tf32() {
+  backend::allow_tf32();
+}
+
 CodePaths code_paths() {
   return {TORCH_VERSION, instructions(), at::get_cpu_capability(), mkl_mode(), onednn_limit()};
 }

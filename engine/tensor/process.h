@@ -21,6 +21,12 @@ void set_compute_threads(int threads);
 /// none. Once, at the start.
 void set_deterministic();
 
+/// Products of fp32 round their factors to TF32, 10 bits of fraction; sums stay fp32. After
+/// set_deterministic(), which keeps it off.
+///
+/// Throws  kLogic where the build is not for CUDA
+void allow_tf32();
+
 /// Which code the libraries run here. Their bits hold for one CPU model, one such value and one
 /// number of threads.
 struct CodePaths {

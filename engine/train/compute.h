@@ -23,6 +23,7 @@ struct Numerics {
   int threads = 1;              ///< of LibTorch
   std::int64_t loss_chunk = 0;  ///< vocabulary columns of the head at a time
   std::int64_t mlp_chunk = 0;   ///< tokens of a layer's MLP at a time
+  bool tf32 = false;            ///< products of fp32 may be of numbers with 10 bits of fraction
 };
 
 /// What ops took at most beyond their buffers.

@@ -62,6 +62,7 @@ struct Job {
   LossScaleOptions loss_scale;
   DType final_dtype = DType::kBf16;
   Bytes shard_size = 5_GiB;                 ///< most of one file in final/
+  bool tf32 = false;                        ///< with a compute of kF32
   std::optional<unsigned> compute_threads;  ///< nullopt = auto: the cores
   std::optional<std::int64_t> loss_chunk;   ///< nullopt = auto
   std::optional<std::int64_t> mlp_chunk;    ///< nullopt = auto

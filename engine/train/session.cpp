@@ -132,6 +132,11 @@ Numerics choose_numerics(const Job& job, const schedule::Setup& setup) {
       shape::auto_loss_chunk(setup.model->decoder, setup.micro_batch_tokens()));
   numerics.mlp_chunk = job.mlp_chunk.value_or(
       shape::auto_mlp_chunk(setup.model->decoder, setup.micro_batch_tokens()));
+  SLUICE_CHECK(!job.tf32 || gpu::device().backend == gpu::Backend::kCuda, kConfig,
+               fmt::format("precision.tf32 is true: this sluice is built for {}, which has no such "
+                           "products; write false, or build with --preset cuda",
+                           name_of(gpu::device().backend)));
+  numerics.tf32 = job.tf32;
   return numerics;
 }
 

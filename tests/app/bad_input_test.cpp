@@ -201,6 +201,11 @@ TEST_F(BadInput, KeepingEveryLayerNeedsItsWeightsOnTheDevice) {
                          kConfig, {"policy: none", "offload_param.device: none"});
 }
 
+TEST_F(BadInput, Tf32NeedsABuildThatHasIt) {
+  expect_refused_at_once(train("precision.compute=fp32 precision.tf32=true"), kConfig,
+                         {"precision.tf32 is true", "built for host", "--preset cuda"});
+}
+
 TEST_F(BadInput, ATierBeyondWhatThereIsIsRefused) {
   expect_refused_at_once(train("tiers.cpu.limit=900TiB"), kDoesNotFit,
                          {"tiers.cpu.limit is 900.0 TiB", "available", "lower it"});

@@ -134,4 +134,8 @@ void set_deterministic() {
   context.setAllowFP16AccumulationCuBLAS(false);
 }
 
+void allow_tf32() {
+  at::globalContext().setAllowTF32CuBLAS(true);
+}
+
 }  // namespace sluice::tensor::backend

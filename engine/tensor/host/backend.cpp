@@ -95,4 +95,8 @@ std::span<const Variable> variables() {
 
 void set_deterministic() {}
 
+void allow_tf32() {
+  throw Error(Errc::kLogic, "this build has no TF32");
+}
+
 }  // namespace sluice::tensor::backend

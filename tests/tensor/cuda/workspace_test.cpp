@@ -51,6 +51,14 @@ TEST(CudaProcess, SumsKeepTheirPrecision) {
   EXPECT_EQ(context.allowBF16ReductionCuBLAS(), kWhole);
 }
 
+TEST(CudaProcess, Tf32IsForWhoAsks) {
+  set_deterministic();
+  allow_tf32();
+  EXPECT_TRUE(at::globalContext().allowTF32CuBLAS());
+  set_deterministic();
+  EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
+}
+
 TEST(CudaAllocator, RefusesWhatNoRunNeeds) {
   install_allocator();
   namespace allocation = c10::cuda::CUDACachingAllocator;
