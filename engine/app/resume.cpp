@@ -23,15 +23,12 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Keys, or sections with a dot, that do not show in the bits of a step.
-constexpr std::array<std::string_view, 16> kFree = {
-    "version",      "name",
-    "output_dir",   "zero_optimization.",
-    "tiers.",       "aio.",
-    "cpu_adam.",    "activation_checkpointing.",
-    "execution",    "checkpoint.",
-    "logging.",     "profile.",
-    "limits.",      "watchdog.",
-    "train.resume", "model."};  // the model itself is compared: StateReader::check_model
+constexpr std::array<std::string_view, 17> kFree = {
+    "version",   "name",        "output_dir",       "zero_optimization.",
+    "tiers.",    "aio.",        "cpu_adam.",        "activation_checkpointing.",
+    "execution", "checkpoint.", "logging.",         "profile.",
+    "limits.",   "watchdog.",   "optimizer.update", "train.resume",
+    "model."};  // the model itself is compared: StateReader::check_model
 /// Those that every step of the run rests on.
 constexpr std::array<std::string_view, 9> kFrozen = {"precision.",
                                                      "compute.",

@@ -147,6 +147,28 @@ void check_precision(const Config& c, const Checker& at) {
   }
 }
 
+void check_update(const Config& c, const Checker& at) {
+  if (c.optimizer.update != schedule::Update::kArriving) return;
+  struct Way {
+    std::string_view key, why, out;
+  };
+  constexpr std::array kWays = {
+      Way{"train.clip_scope", "train.gradient_clipping is by one norm of all gradients",
+          "train.clip_scope: segment, train.gradient_clipping: null"},
+      Way{"train.on_nonfinite", "train.on_nonfinite: skip leaves all weights as they were",
+          "train.on_nonfinite: stop"},
+      Way{"precision.loss_scale", "precision.loss_scale: auto skips the steps that overflow",
+          "a fixed precision.loss_scale"}};
+  const bool scaled = c.precision.compute == DType::kF16;
+  const auto key = train::needs_all_gradients(
+      c.train, scaled ? c.precision.loss_scale : train::LossScaleOptions{});
+  const auto* way = std::ranges::find(kWays, key, &Way::key);
+  if (way == kWays.end()) return;
+  at.refuse("optimizer.update", fmt::format("{}, for which every gradient of a step must be there "
+                                            "before its first update; write {}, or end",
+                                            way->why, way->out));
+}
+
 /// A run removes it: it may be nothing that the run writes.
 void check_trigger(const Config& c, const Checker& at) {
   constexpr std::array<std::string_view, 9> kOurs = {
@@ -176,6 +198,7 @@ void check_together(Config& config, const Places& places, const std::string& fil
   settle_batch(config.train, at);
   check_tokens(config, at);
   check_precision(config, at);
+  check_update(config, at);
   check_trigger(config, at);
   warn(config);
 }

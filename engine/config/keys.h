@@ -12,6 +12,7 @@
 namespace sluice::config {
 
 inline constexpr Bytes kMostBytes = Bytes{1} << 50;
+inline constexpr std::int64_t kMostCount = 1'000'000'000'000'000;
 
 /// `members` lead from Config to the value: &Config::aio, &nvme::Options::queue_depth.
 template <class T, class... Members>
@@ -31,6 +32,9 @@ inline Field also(Field field, std::vector<std::string> aliases) {
   field.aliases = std::move(aliases);
   return field;
 }
+
+/// precision, optimizer, scheduler and compute: what the numbers of a run are made of.
+std::vector<Field> numeric_fields();
 
 /// tiers, aio, limits and watchdog: where bytes may lie, how they get there, and for how long.
 std::vector<Field> storage_fields();

@@ -21,16 +21,17 @@ struct MemoryUse {
 
 /// What one step measured.
 struct StepRecord {
-  std::int64_t step = 0;   ///< steps done, this one included
-  std::int64_t steps = 0;  ///< of the whole run; 0 = not known
-  double loss = 0;         ///< nats per target token
-  double gnorm = 0;        ///< before clipping
+  std::int64_t step = 0;                ///< steps done, this one included
+  std::int64_t steps = 0;               ///< of the whole run; 0 = not known
+  double loss = 0;                      ///< nats per target token
+  double gnorm = 0;                     ///< before clipping
+  std::optional<double> largest_gnorm;  ///< of the segments, where each is clipped by its own
   double lr = 0;
   double seconds = 0;        ///< between the last ops of this step and of the one before
   double mean_seconds = 0;   ///< smoothed, for the eta: MeanSeconds; 0 = not known
   std::int64_t tokens = 0;   ///< places of this step's samples, padding too
   std::int64_t targets = 0;  ///< of them, those whose target counts
-  double clip = 1;           ///< the factor on the gradient
+  double clip = 1;           ///< the factor on the gradient; the smallest of the segments'
   std::optional<std::int64_t> loss_scale;  ///< of fp16
   bool skipped = false;                    ///< the update was not applied
   double flops = 0;           ///< that the model needs for a step, whatever is run again

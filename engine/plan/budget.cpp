@@ -38,6 +38,7 @@ std::uint64_t most_work(const schedule::Setup& setup, std::int64_t evaluation_ba
   constexpr std::uint64_t kPerChunk = 60;  // first values, state, update, publishing, saving
   constexpr std::uint64_t kPerUse = 24;    // a segment in one micro-batch: its fetch, its gradient
   constexpr std::uint64_t kPerForward = 32;  // a block in one micro-batch: there and back
+  constexpr std::uint64_t kPerSegment = 8;   // its decision
   constexpr std::uint64_t kPerUseOnly = 8;   // the same two where it goes there only: to evaluate
   constexpr std::uint64_t kPerForwardOnly = 10;
   constexpr std::uint64_t kGradients = 2;  // times that a gradient is named whole per micro-batch
@@ -54,7 +55,7 @@ std::uint64_t most_work(const schedule::Setup& setup, std::int64_t evaluation_ba
   for (std::size_t s = 0; s < setup.chunks.size(); ++s) {
     const std::uint64_t chunks = setup.chunks[s].size();
     const auto uses = static_cast<std::uint64_t>(setup.uses[s]);
-    work += kPerChunk * chunks;
+    work += kPerSegment + kPerChunk * chunks;
     work += uses * chunks * (weights + kGradients * micro_batches);
     work += uses * (kPerUse * micro_batches + kPerUseOnly * batches);
   }

@@ -102,17 +102,39 @@ Candidate with_kept_layers(Candidate base, const Terms& terms) {
   return base;
 }
 
+/// Leaves open neither when the optimizer works nor anything else.
+Candidate decided(Plan smallest, const Setup& open, const Terms& terms) {
+  Candidate best = with_best_sweep(std::move(smallest), open.sweep, terms);
+  return with_kept_layers(with_best_chunks(std::move(best), open, terms), terms);
+}
+
 }  // namespace
 
-std::optional<Candidate> decide(const Setup& open, const Terms& terms) {
+std::optional<Candidate> decide_if_it_fits(const Setup& open, const Terms& terms) {
   auto smallest = smallest_draft(open, terms.limits, terms.evaluation_batches, terms.budget);
-  if (!smallest) return std::nullopt;
-  if (missing(*smallest, terms.limits) > 0) {
-    throw refusal(*smallest,
-                  search(*smallest, terms.evaluation_batches, Wanted::kLeastTraffic, terms.budget));
+  if (!smallest || missing(*smallest, terms.limits) > 0) return std::nullopt;
+  return decided(std::move(*smallest), open, terms);
+}
+
+std::optional<Candidate> decide(const Setup& open, const Terms& terms) {
+  std::optional<Candidate> best;
+  std::optional<Plan> nearest;
+  for (const Setup& choice : update_choices(open)) {
+    auto smallest = smallest_draft(choice, terms.limits, terms.evaluation_batches, terms.budget);
+    if (!smallest) break;
+    const Bytes lacking = missing(*smallest, terms.limits);
+    if (lacking > 0) {
+      if (!nearest || lacking < missing(*nearest, terms.limits)) nearest = std::move(smallest);
+      continue;
+    }
+    Candidate next = decided(std::move(*smallest), choice, terms);
+    if (!best || better(next, *best)) best = std::move(next);
   }
-  Candidate best = with_best_sweep(std::move(*smallest), open.sweep, terms);
-  return with_kept_layers(with_best_chunks(std::move(best), open, terms), terms);
+  if (!best && nearest) {
+    throw refusal(*nearest,
+                  search(*nearest, terms.evaluation_batches, Wanted::kLeastTraffic, terms.budget));
+  }
+  return best;
 }
 
 }  // namespace sluice::plan

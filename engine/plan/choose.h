@@ -1,5 +1,5 @@
-/// Decides what a setup leaves open: how many micro-batches go together, the chunks, the kept
-/// layers, the slots. A private header of this room.
+/// Decides what a setup leaves open: when the optimizer works, how many micro-batches go together,
+/// the chunks, the kept layers, the slots. A private header of this room.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ struct Candidate {
 };
 
 /// What all decisions of one plan share. Each simulates with its part of the budget; what it does
-/// not afford is decided by rule: the most micro-batches together that fit, the preferred chunks,
-/// no kept layer.
+/// not afford is decided by rule: updates that arrive where they may, the most micro-batches
+/// together that fit, the preferred chunks, no kept layer.
 struct Terms {
   const Limits& limits;
   std::int64_t evaluation_batches;
@@ -28,5 +28,8 @@ struct Terms {
 
 /// nullopt: the budget does not afford to find out what fits. Throws kBudget when nothing does.
 std::optional<Candidate> decide(const schedule::Setup& open, const Terms& terms);
+
+/// The same where `open.update` is decided; nullopt too where it does not fit.
+std::optional<Candidate> decide_if_it_fits(const schedule::Setup& open, const Terms& terms);
 
 }  // namespace sluice::plan

@@ -14,6 +14,7 @@ namespace {
 using prefetch::PoolId;
 using prefetch::Tier;
 using schedule::Setup;
+using schedule::Update;
 
 /// Bytes of state per chunk that auto chooses from, the one to prefer first.
 constexpr std::array<Bytes, kChunkChoices> kChunkSizes = {32_MiB, 16_MiB, 64_MiB, 8_MiB, 4_MiB};
@@ -64,6 +65,20 @@ bool plannable(const Setup& setup, std::int64_t evaluation_batches) {
   return most_work(setup, evaluation_batches) <= kLongestDraft;
 }
 
+std::optional<Plan> smallest_of(const Setup& setup, const Limits& limits,
+                                std::int64_t evaluation_batches, Budget& budget) {
+  std::optional<Plan> smallest;
+  for (const Setup& choice : chunk_choices(setup, evaluation_batches)) {
+    auto draft =
+        write_draft(sweep_choices(choice, evaluation_batches).back(), evaluation_batches, budget);
+    if (!draft) return std::nullopt;
+    draft->limits = limits;
+    smallest = std::move(draft);
+    if (missing(*smallest, limits) == 0) break;
+  }
+  return smallest;
+}
+
 }  // namespace
 
 std::optional<Plan> write_draft(const Setup& setup, std::int64_t evaluation_batches,
@@ -112,9 +127,25 @@ std::vector<Setup> chunk_choices(const Setup& setup, std::int64_t evaluation_bat
   return choices;
 }
 
+std::vector<Setup> update_choices(const Setup& setup) {
+  const bool may_pick = setup.picks_update && setup.may_arrive;
+  if (setup.update == Update::kEnd && !may_pick) return {setup};
+  Setup arriving = with_update(setup, Update::kArriving);
+  if (!may_pick) return {std::move(arriving)};
+  return {std::move(arriving), with_update(setup, Update::kEnd)};
+}
+
+Setup with_update(Setup setup, Update update) {
+  setup.update = update;
+  setup.picks_update = false;
+  const bool together = update == Update::kArriving || setup.streams_params();
+  setup.sweep = together ? setup.micro_batches : 1;
+  return setup;
+}
+
 std::vector<Setup> sweep_choices(const Setup& setup, std::int64_t evaluation_batches) {
   std::vector<Setup> choices = {setup};
-  if (!setup.streams_params()) return choices;
+  if (!setup.streams_params() || setup.update == Update::kArriving) return choices;
   Setup fewer = setup;
   while (fewer.sweep > 1) {
     fewer.sweep = (fewer.sweep + 1) / 2;
@@ -127,12 +158,12 @@ std::vector<Setup> sweep_choices(const Setup& setup, std::int64_t evaluation_bat
 std::optional<Plan> smallest_draft(const Setup& setup, const Limits& limits,
                                    std::int64_t evaluation_batches, Budget& budget) {
   std::optional<Plan> smallest;
-  for (const Setup& choice : chunk_choices(setup, evaluation_batches)) {
-    auto draft =
-        write_draft(sweep_choices(choice, evaluation_batches).back(), evaluation_batches, budget);
-    if (!draft) return std::nullopt;
-    draft->limits = limits;
-    smallest = std::move(draft);
+  for (const Setup& choice : update_choices(setup)) {
+    auto draft = smallest_of(choice, limits, evaluation_batches, budget);
+    if (!draft) break;
+    if (!smallest || missing(*draft, limits) < missing(*smallest, limits)) {
+      smallest = std::move(draft);
+    }
     if (missing(*smallest, limits) == 0) break;
   }
   return smallest;

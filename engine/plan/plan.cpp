@@ -43,6 +43,19 @@ Offer offer(const Setup& open, double now_s, Tier tier, const Terms& terms) {
   return {tier, kOffer, std::min(now_s, then->choice.seconds)};
 }
 
+std::vector<Alternative> alternatives(const Plan& plan, const Setup& open, const Terms& terms) {
+  using schedule::Update;
+  std::vector<Alternative> all;
+  for (const Update update : {Update::kEnd, Update::kArriving}) {
+    if (update == plan.setup.update) continue;
+    const auto other = decide_if_it_fits(with_update(open, update), terms);
+    if (!other || other->choice.seconds == std::numeric_limits<double>::infinity()) continue;
+    all.push_back({update, update == Update::kEnd || open.may_arrive, other->choice.seconds,
+                   bytes_by_tier(other->draft->catalog.pools, other->choice.slots)});
+  }
+  return all;
+}
+
 Forecast forecast(Candidate& candidate, const Setup& open, const Terms& terms) {
   Forecast forecast;
   const Plan& plan = *candidate.draft;
@@ -53,6 +66,7 @@ Forecast forecast(Candidate& candidate, const Setup& open, const Terms& terms) {
   forecast.bound = plan.lanes[static_cast<std::size_t>(busiest - step->busy.begin())].name;
   forecast.bound_share = step->seconds > 0 ? std::min(1.0, *busiest / step->seconds) : 0;
   forecast.hiding = hide_drives(*plan.programs.step, plan.setup, terms.cost);
+  forecast.alternatives = alternatives(plan, open, terms);
   const bool all = has_all(candidate);
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     if (all) {

@@ -62,6 +62,14 @@ struct Hiding {
   std::optional<double> tokens;  ///< a step whose computing takes as long; nullopt: none does
 };
 
+/// The step with the optimizer working at another time.
+struct Alternative {
+  schedule::Update update;
+  bool allowed = false;
+  double step_s = 0;
+  prefetch::BytesByTier planned{};
+};
+
 /// The simulated step.
 struct Forecast {
   double step_s = 0;
@@ -69,6 +77,7 @@ struct Forecast {
   double bound_share = 0;  ///< of the step
   std::vector<Offer> offers;
   Hiding hiding{};
+  std::vector<Alternative> alternatives{};  ///< those that fit, and that the work left affords
 };
 
 struct Plan {

@@ -88,19 +88,37 @@ std::string drives(const Plan& plan, std::optional<Bytes> endurance) {
 /// Where weights are streamed, and there is a choice.
 std::string sweep(const Plan& plan) {
   const Setup& setup = plan.setup;
-  if (!setup.streams_params() || setup.micro_batches == 1) return {};
+  const bool fixed = !setup.streams_params() && setup.update == schedule::Update::kEnd;
+  if (fixed || setup.micro_batches == 1) return {};
   const auto times = div_ceil(static_cast<std::uint64_t>(setup.micro_batches),
                               static_cast<std::uint64_t>(setup.sweep));
-  return fmt::format(
-      "\n{} of {} micro-batches go through the layers together: weights are fetched {} a step, for "
-      "forward and for backward",
-      setup.sweep, setup.micro_batches, times == 1 ? "once" : fmt::format("{} times", times));
+  const std::string together = fmt::format(
+      "\n{} of {} micro-batches go through the layers together", setup.sweep, setup.micro_batches);
+  if (!setup.streams_params()) return together;
+  return together + fmt::format(": weights are fetched {} a step, for forward and for backward",
+                                times == 1 ? "once" : fmt::format("{} times", times));
 }
 
 std::string kept_layers(const Plan& plan) {
   if (plan.setup.kept_layers == 0) return {};
   return fmt::format("\n{} of {} layers keep their forward for backward", plan.setup.kept_layers,
                      plan.setup.model->decoder.layers);
+}
+
+std::string alternative(const Alternative& other, const Plan& plan) {
+  std::string text =
+      fmt::format("\noptimizer.update: {} would take {:.2f}x the time",
+                  schedule::name_of(other.update), other.step_s / plan.forecast.step_s);
+  for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
+    const Bytes then = other.planned[index(tier)], now = plan.planned[index(tier)];
+    if (then == now) continue;
+    text += fmt::format(", {} {} of tiers.{}", format_bytes(then > now ? then - now : now - then),
+                        then > now ? "more" : "less", name_of(tier));
+  }
+  if (!other.allowed) {
+    text += "; it needs train.on_nonfinite: stop, and train.clip_scope: segment or no clipping";
+  }
+  return text;
 }
 
 std::string offer(const Offer& offer, double now) {
@@ -118,9 +136,10 @@ std::string report(const Plan& plan, std::optional<Bytes> endurance) {
   std::string text = tiers(plan) + slots(plan) + sweep(plan) + kept_layers(plan) + traffic(plan);
   const Forecast& f = plan.forecast;
   if (f.step_s <= 0) return text;
-  text += fmt::format("\nsimulated step: {:.3g} s, bound {} {:.0f}%", f.step_s, f.bound,
-                      100 * f.bound_share);
+  text += fmt::format("\nsimulated step: {:.3g} s, bound {} {:.0f}%, update {}", f.step_s, f.bound,
+                      100 * f.bound_share, schedule::name_of(plan.setup.update));
   text += drives(plan, endurance);
+  for (const Alternative& other : f.alternatives) text += alternative(other, plan);
   for (const Offer& o : f.offers) text += offer(o, f.step_s);
   return text;
 }

@@ -120,9 +120,17 @@ OpRow make_row(OpId id) {
       return to_host("offload norms");
     case OpId::kFetchGradient:
       return to_device("fetch gradient");
+    case OpId::kBeginUpdate:
+      return host("begin update", LaneKind::kControl, {read(kControl), write(kRecord)});
     case OpId::kDecide:
       return host("decide", LaneKind::kControl,
                   {update(kControl), read_several(kLoss), read_several(kNorms), write(kRecord)});
+    case OpId::kDecideSegment:
+      return host("decide segment", LaneKind::kControl,
+                  {read(kStepRecord), read(kNorms), write(kRecord)});
+    case OpId::kEndUpdate:
+      return host("end update", LaneKind::kControl,
+                  {update(kControl), read_several(kLoss), read_several(kNorms)});
     case OpId::kReadState:
       return read_drive("read state");
     case OpId::kAdam:
@@ -205,6 +213,8 @@ const char* name_of(Operand operand) {
       return "control";
     case kRecord:
       return "record";
+    case kStepRecord:
+      return "step record";
     case kState:
       return "state";
     case kFresh:

@@ -36,7 +36,10 @@ enum class OpId : std::uint16_t {
   kNorm,             ///< sums of squares, one double per grain
   kOffloadNorms,
   kFetchGradient,  ///< one chunk, for an optimizer on the device
+  kBeginUpdate,    ///< what a segment's decision rests on before the step's is there
   kDecide,
+  kDecideSegment,  ///< the same for one segment, by its own norms
+  kEndUpdate,      ///< counts a step whose segments are updated, and tells of it
   kReadState,
   kAdam,
   kWriteState,
@@ -78,7 +81,8 @@ enum class Operand : std::uint8_t {
   kGradient,        ///< of a segment, or of one chunk of it, as the optimizer reads it
   kNorms,           ///< sums of squares per grain
   kControl,         ///< the run's counters, and the scale of its loss
-  kRecord,          ///< what the step decided
+  kRecord,          ///< what was decided, and the update derives from
+  kStepRecord,      ///< of the whole step, where each segment has a record of its own
   kState,           ///< master, m, v of one chunk; fp32
   kFresh,           ///< new weights of one chunk, in the dtype of compute
   kPosition,        ///< where the run stood when a checkpoint was begun

@@ -66,6 +66,21 @@ enum class Recompute : std::uint8_t {
   kEveryLayer
 };
 
+/// When the optimizer works.
+enum class Update : std::uint8_t {
+  kEnd,      ///< once every gradient of the step is there
+  kArriving  ///< on each segment, behind its last backward
+};
+constexpr std::string_view name_of(Update update) {
+  switch (update) {
+    case Update::kEnd:
+      return "end";
+    case Update::kArriving:
+      return "arriving";
+  }
+  return {};
+}
+
 struct Options {
   ParamHome offload_param = ParamHome::kCpu;
   /// nullopt = auto: where the optimizer works.

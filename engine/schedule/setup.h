@@ -41,6 +41,10 @@ struct Setup {
   /// once for all of them. 1 is horizontal order, all is vertical order; the bits are the same.
   /// Before the plan: so many at most.
   std::int64_t sweep = 1;
+  Update update = Update::kEnd;
+  bool may_arrive = false;    ///< nothing that is asked of the gradients needs all of them at once
+  bool picks_update = false;  ///< before the plan: it may take another one that is allowed
+  bool clips_segments = false;   ///< each by a norm of its own, not all by one
   std::int64_t kept_layers = 0;  ///< so many, from the last, keep their forward for backward
   Bytes workspace = 0;           ///< of the compute lane
 
@@ -68,6 +72,8 @@ struct Setup {
   }
   /// The optimizer works on the device, where its state lies.
   bool updates_on_device() const { return homes.offload_optimizer == OptimizerHome::kNone; }
+  /// Each segment has a record of its own, made of its own norms.
+  bool decides_by_segment() const { return clips_segments || update == Update::kArriving; }
   bool uses_nvme() const {
     return homes.offload_param == ParamHome::kNvme ||
            homes.offload_optimizer == OptimizerHome::kNvme ||

@@ -24,12 +24,15 @@ class Step : public ProgramWriter {
   std::shared_ptr<const prefetch::Program> write() {
     const auto micro_batches = static_cast<int>(setup_.micro_batches);
     const auto together = static_cast<int>(setup_.sweep);
+    if (arriving()) begin_update();
     for (int first = 0; first < micro_batches; first += together) {
       sweep({first, std::min(first + together, micro_batches)});
     }
-    decide();
-    for (int s = 0; s < segments(); ++s) {
-      for (int c = 0; c < chunks(s); ++c) update({.segment = s, .chunk = c});
+    if (arriving()) {
+      end_update();
+    } else {
+      decide();
+      for (int s = 0; s < segments(); ++s) update(s);
     }
     return finish();
   }
@@ -227,6 +230,7 @@ class Step : public ProgramWriter {
     for (const zero::Chunk& c : setup_.chunks[static_cast<std::size_t>(s)]) {
       gradient(s).chunks.push_back(part_of(whole, c.first_elem * elem, c.elems * elem));
     }
+    if (arriving()) update(s);
   }
 
   /// Of fp32 sums.
@@ -234,38 +238,67 @@ class Step : public ProgramWriter {
     return {.bytes = static_cast<double>(setup_.segment_elems(s) * size_of(DType::kF32)) * times};
   }
 
+  bool arriving() const { return setup_.update == Update::kArriving; }
+  BufferId new_record() { return transient(catalog_.records, catalog_.sizes.record); }
+
+  /// What is known of the step's update before its gradients are.
+  void begin_update() {
+    record_ = new_record();
+    op(OpId::kBeginUpdate, {}, {{kControl, catalog_.control}, {kRecord, record_}});
+  }
+
+  void end_update() {
+    op(OpId::kEndUpdate, {}, {{kControl, catalog_.control}, {kLoss, losses_}, {kNorms, norms_}});
+  }
+
   /// From losses and norms: learning rate, clip factor, skip or not. All that follows reads it.
   void decide() {
-    record_ = transient(catalog_.records, catalog_.sizes.record);
+    record_ = new_record();
     op(OpId::kDecide, {},
        {{kControl, catalog_.control}, {kLoss, losses_}, {kNorms, norms_}, {kRecord, record_}});
   }
 
-  void update(Where where) {
+  /// Of a whole segment.
+  void update(int s) {
+    BufferId record = record_;
+    if (setup_.decides_by_segment()) {
+      record = new_record();
+      op(OpId::kDecideSegment, {.segment = s},
+         {{kStepRecord, record_},
+          {kNorms, norms_[static_cast<std::size_t>(s)]},
+          {kRecord, record}});
+    }
+    for (int c = 0; c < chunks(s); ++c) update({.segment = s, .chunk = c}, record);
+  }
+
+  void update(Where where, BufferId record) {
     const bool on_device = setup_.updates_on_device();
     const prefetch::Tier tier = on_device ? prefetch::Tier::kGpu : prefetch::Tier::kCpu;
     const BufferId state = on_device ? home_state(where) : read_state(where);
     const BufferId fresh = fresh_slot(where, tier);
-    arithmetic(
-        OpId::kAdam, tier, where,
-        {{kRecord, record_}, {kState, state}, {kGradient, gradient_chunk(where)}, {kFresh, fresh}},
-        {.bytes = static_cast<double>(chunk(where).elems * zero::kUpdateBytesPerElem)}, record_);
-    bring_home(where, state, fresh, record_);
+    arithmetic(OpId::kAdam, tier, where,
+               {{kRecord, record},
+                {kState, state},
+                {kGradient, gradient_chunk(where, record)},
+                {kFresh, fresh}},
+               {.bytes = static_cast<double>(chunk(where).elems * zero::kUpdateBytesPerElem)},
+               record);
+    bring_home(where, state, fresh, record);
   }
 
   /// The gradient of one chunk where the optimizer can read it.
-  BufferId gradient_chunk(Where where) {
+  BufferId gradient_chunk(Where where, BufferId record) {
     const BufferId at = gradient(where.segment).chunks[static_cast<std::size_t>(where.chunk)];
     if (!route(where.segment).copied_by_chunk) return at;
     const Bytes bytes = chunk(where).elems * size_of(route(where.segment).dtype);
     return moved(setup_.updates_on_device() ? OpId::kFetchGradient : OpId::kOffloadGradient, where,
-                 at, catalog_.gradient_chunks.at(bytes), record_);
+                 at, catalog_.gradient_chunks.at(bytes), record);
   }
 
   std::vector<Gradient> gradients_;  // by segment
   Buffers losses_;                   // by micro-batch
   Buffers norms_;                    // by segment: the global order of grains
-  BufferId record_ = 0;
+  BufferId record_ = 0;              // of the step
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "engine/train/host_ops.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
@@ -25,6 +26,10 @@ std::size_t index(std::int32_t i) {
   return static_cast<std::size_t>(i);
 }
 
+double norm_of(std::span<const double> sums) {
+  return cpu_adam::global_norm({&sums, 1});
+}
+
 }  // namespace
 
 void HostOps::run(const OpBytes& op) {
@@ -36,8 +41,14 @@ void HostOps::run(const OpBytes& op) {
       return;
     case OpId::kInitState:
       return init_state(op);
+    case OpId::kBeginUpdate:
+      return begin_update(op);
     case OpId::kDecide:
       return decide(op);
+    case OpId::kDecideSegment:
+      return decide_segment(op);
+    case OpId::kEndUpdate:
+      return end_update(op);
     case OpId::kReportLoss:
       return report_loss(op);
     case OpId::kSumState:
@@ -78,55 +89,116 @@ void HostOps::sum_state(const OpBytes& op) const {
   op.values<std::uint64_t>(Operand::kReceipts).front() = sum;
 }
 
-void HostOps::decide(const OpBytes& op) {
-  Control& control = op.values<Control>(Operand::kControl).front();
-  Record& record = op.values<Record>(Operand::kRecord).front();
-  const Tag tag = Tag::unpack(op.tag);
-  const double loss = mean_loss(op, tag);
-  std::vector<std::span<const double>> norms;
-  for (const auto of_segment : op.all(Operand::kNorms)) {
-    norms.push_back(OpBytes::as<const double>(of_segment));
-  }
-  const std::int64_t scale = control.loss_scale;
-  const double gnorm = cpu_adam::global_norm(norms) / static_cast<double>(scale);
-
-  record = {};
-  record.step = tag.step;
+Record HostOps::next_record(const Control& control, std::int64_t step) const {
+  Record record;
+  record.step = step;
   record.t = control.applied + 1;
-  record.applied = std::isfinite(loss) && std::isfinite(gnorm);
-  const double lr = data::lr_at(rules_.scheduler, rules_.optimizer.lr, tag.step, rules_.steps);
-  double clip = 1.0;
-  if (rules_.train.gradient_clipping) {
-    clip = std::min(1.0, *rules_.train.gradient_clipping / (gnorm + 1e-6));
-  }
-  record.lr = static_cast<float>(lr);
-  record.clip = static_cast<float>(clip) / static_cast<float>(scale);
+  record.lr =
+      static_cast<float>(data::lr_at(rules_.scheduler, rules_.optimizer.lr, step, rules_.steps));
+  record.clip = 1 / static_cast<float>(control.loss_scale);
   const auto t = static_cast<std::uint64_t>(record.t);
   record.bias_correction1 =
       cpu_adam::bias_correction(static_cast<float>(rules_.optimizer.betas[0]), t);
   record.bias_correction2 =
       cpu_adam::bias_correction(static_cast<float>(rules_.optimizer.betas[1]), t);
+  return record;
+}
 
-  if (record.applied) {
-    control.applied = record.t;
+double HostOps::clip_factor(double norm) const {
+  const auto& most = rules_.train.gradient_clipping;
+  return most ? std::min(1.0, *most / (norm + 1e-6)) : 1.0;
+}
+
+void HostOps::begin_update(const OpBytes& op) const {
+  op.values<Record>(Operand::kRecord).front() =
+      next_record(op.values<const Control>(Operand::kControl).front(), Tag::unpack(op.tag).step);
+}
+
+void HostOps::decide(const OpBytes& op) {
+  Control& control = op.values<Control>(Operand::kControl).front();
+  const StepResult result = sum_up(op, control);
+  Record record = next_record(control, Tag::unpack(op.tag).step);
+  record.applied = !result.skipped;
+  if (!setup_.clips_segments) record.clip *= static_cast<float>(result.clip);
+  op.values<Record>(Operand::kRecord).front() = record;
+  count(control, result, record.step);
+}
+
+void HostOps::end_update(const OpBytes& op) {
+  Control& control = op.values<Control>(Operand::kControl).front();
+  count(control, sum_up(op, control), Tag::unpack(op.tag).step);
+}
+
+StepResult HostOps::sum_up(const OpBytes& op, const Control& control) const {
+  const Tag tag = Tag::unpack(op.tag);
+  const auto scale = static_cast<double>(control.loss_scale);
+  StepResult result;
+  std::vector<std::span<const double>> norms;
+  for (const auto of_segment : op.all(Operand::kNorms)) {
+    norms.push_back(OpBytes::as<const double>(of_segment));
+    result.largest_gnorm = std::max(result.largest_gnorm, norm_of(norms.back()) / scale);
+  }
+  result.loss = mean_loss(op, tag);
+  result.gnorm = cpu_adam::global_norm(norms) / scale;
+  result.lr = data::lr_at(rules_.scheduler, rules_.optimizer.lr, tag.step, rules_.steps);
+  result.clip = clip_factor(setup_.clips_segments ? result.largest_gnorm : result.gnorm);
+  result.loss_scale = control.loss_scale;
+  result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gnorm);
+  result.targets = batches_.targets(tag);
+  return result;
+}
+
+void HostOps::count(Control& control, const StepResult& result, std::int64_t step) {
+  if (result.skipped) {
+    skip(control, step, result.loss, result.gnorm);
+  } else {
+    ++control.applied;
     control.skipped_in_row = 0;
     scale_held(rules_.loss_scale, control);
-  } else if (!std::isfinite(loss) || !lower_scale(rules_.loss_scale, control)) {
-    ++control.skipped_in_row;
-    const bool stop = rules_.train.on_nonfinite == OnNonFinite::kStop;
-    SLUICE_CHECK(
-        !stop && control.skipped_in_row < rules_.train.max_skips, kNonFinite,
-        fmt::format("step {}: loss {}, gradient norm {}{}; {}: lower {}optimizer.lr or look at "
-                    "the data",
-                    tag.step + 1, loss, gnorm,
-                    scale > 1 ? fmt::format(", loss scale {}", scale) : "",
-                    stop ? "train.on_nonfinite is stop"
-                         : fmt::format("{} skipped steps in a row, train.max_skips is {}",
-                                       control.skipped_in_row, rules_.train.max_skips),
-                    scale > 1 ? "precision.loss_scale, precision.min_loss_scale or " : ""));
   }
   const std::lock_guard lock(mutex_);
-  steps_[tag.step] = {loss, gnorm, lr, clip, scale, !record.applied, batches_.targets(tag)};
+  steps_[step] = result;
+}
+
+void HostOps::skip(Control& control, std::int64_t step, double loss, double gnorm) const {
+  const std::int64_t scale = control.loss_scale;
+  if (std::isfinite(loss) && lower_scale(rules_.loss_scale, control)) return;
+  ++control.skipped_in_row;
+  const bool stop = rules_.train.on_nonfinite == OnNonFinite::kStop;
+  SLUICE_CHECK(
+      !stop && control.skipped_in_row < rules_.train.max_skips, kNonFinite,
+      fmt::format("step {}: loss {}, gradient norm {}{}; {}: lower {}optimizer.lr or look at "
+                  "the data",
+                  step + 1, loss, gnorm, scale > 1 ? fmt::format(", loss scale {}", scale) : "",
+                  stop ? "train.on_nonfinite is stop"
+                       : fmt::format("{} skipped steps in a row, train.max_skips is {}",
+                                     control.skipped_in_row, rules_.train.max_skips),
+                  scale > 1 ? "precision.loss_scale, precision.min_loss_scale or " : ""));
+}
+
+void HostOps::decide_segment(const OpBytes& op) const {
+  const Record& step = op.values<const Record>(Operand::kStepRecord).front();
+  const auto norms = op.values<const double>(Operand::kNorms);
+  const double norm = norm_of(norms) * step.clip;  // without the loss scale
+  SLUICE_CHECK(!step.applied || std::isfinite(norm), kNonFinite,
+               fmt::format("step {}: the gradient of {} is not finite; the layers behind it are "
+                           "updated already (optimizer.update: arriving), so this run goes on from "
+                           "its last checkpoint: lower optimizer.lr or look at the data",
+                           step.step + 1, tensors_of_bad(op.where.segment, norms)));
+  Record& record = op.values<Record>(Operand::kRecord).front();
+  record = step;
+  record.clip *= static_cast<float>(clip_factor(norm));
+}
+
+std::string HostOps::tensors_of_bad(std::int32_t segment, std::span<const double> sums) const {
+  const auto bad = std::ranges::find_if(sums, [](double sum) { return !std::isfinite(sum); });
+  const auto begin = static_cast<std::uint64_t>(bad - sums.begin()) * kGrainElems;
+  std::vector<std::string> names;
+  for (const zero::Placed& tensor : setup_.layouts[index(segment)].tensors) {
+    if (tensor.end() <= begin || tensor.offset_elems >= begin + kGrainElems) continue;
+    names.push_back(setup_.model->segments[index(segment)].tensors[index(tensor.tensor)].name);
+  }
+  return fmt::format("{}", fmt::join(names, " or "));
 }
 
 void HostOps::report_loss(const OpBytes& op) {

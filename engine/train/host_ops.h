@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,10 +23,11 @@ namespace sluice::train {
 
 /// What a step gave its user.
 struct StepResult {
-  double loss = 0;   ///< mean nats per target token
-  double gnorm = 0;  ///< before clipping
+  double loss = 0;           ///< mean nats per target token
+  double gnorm = 0;          ///< before clipping
+  double largest_gnorm = 0;  ///< of the segments
   double lr = 0;
-  double clip = 1;
+  double clip = 1;  ///< the smallest, where each segment has one
   std::int64_t loss_scale = 1;
   bool skipped = false;
   std::int64_t targets = 0;  ///< of all its micro-batches
@@ -68,7 +71,20 @@ class HostOps {
   void load_batch(const OpBytes& op) const;
   void init_state(const OpBytes& op) const;
   void sum_state(const OpBytes& op) const;
+  void begin_update(const OpBytes& op) const;
   void decide(const OpBytes& op);
+  void decide_segment(const OpBytes& op) const;
+  void end_update(const OpBytes& op);
+  /// Of the losses and norms of all the step.
+  StepResult sum_up(const OpBytes& op, const Control& control) const;
+  void count(Control& control, const StepResult& result, std::int64_t step);
+  /// The update after these counters, if it is applied, but for clipping.
+  Record next_record(const Control& control, std::int64_t step) const;
+  double clip_factor(double norm) const;
+  /// The tensors of a segment that share its first grain whose sum is not finite.
+  std::string tensors_of_bad(std::int32_t segment, std::span<const double> sums) const;
+  /// Counts a step that is skipped; throws kNonFinite where that ends the run.
+  void skip(Control& control, std::int64_t step, double loss, double gnorm) const;
   void report_loss(const OpBytes& op);
   /// Of the program whose micro-batches the op has the losses of, per target.
   double mean_loss(const OpBytes& op, Tag tag) const;

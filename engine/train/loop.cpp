@@ -158,6 +158,7 @@ class Session::Loop {
     record.steps = s_.steps_;
     record.loss = result.loss;
     record.gnorm = result.gnorm;
+    if (s_.setup_.clips_segments) record.largest_gnorm = result.largest_gnorm;
     record.lr = result.lr;
     record.clip = result.clip;
     if (s_.job_.compute == DType::kF16) record.loss_scale = result.loss_scale;

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "engine/base/units.h"
+#include "engine/schedule/options.h"
 
 namespace sluice::train {
 
@@ -19,6 +21,12 @@ enum class Execution : std::uint8_t {
 
 enum class OnNonFinite : std::uint8_t { kSkip, kStop };
 
+/// Which gradients one norm is of, and one factor for.
+enum class ClipScope : std::uint8_t {
+  kGlobal,  ///< all
+  kSegment  ///< those of a segment: the embedding, a layer, the head
+};
+
 struct TrainOptions {
   /// At most one of the three; none = one epoch. `steps` may be 0: only the initial weights are
   /// written.
@@ -27,6 +35,7 @@ struct TrainOptions {
   std::optional<std::int64_t> train_micro_batch_size_per_gpu, gradient_accumulation_steps,
       train_batch_size;
   std::optional<double> gradient_clipping = 1.0;  ///< nullopt = off
+  ClipScope clip_scope = ClipScope::kGlobal;
   OnNonFinite on_nonfinite = OnNonFinite::kSkip;
   std::int64_t max_skips = 10;  ///< this many skipped steps in a row end the run
 };
@@ -49,8 +58,19 @@ struct LossScaleOptions {
 
 enum class OptimizerType : std::uint8_t { kAdamW, kAdam };
 
+/// The key of the run file that asks for every gradient of a step before its first update; empty:
+/// none does.
+inline std::string_view needs_all_gradients(const TrainOptions& train,
+                                            const LossScaleOptions& scale) {
+  if (train.gradient_clipping && train.clip_scope == ClipScope::kGlobal) return "train.clip_scope";
+  if (train.on_nonfinite == OnNonFinite::kSkip) return "train.on_nonfinite";
+  if (!scale.fixed) return "precision.loss_scale";
+  return {};
+}
+
 struct OptimizerOptions {
   OptimizerType type = OptimizerType::kAdamW;
+  std::optional<schedule::Update> update;  ///< nullopt = auto: the plan chooses
   double lr = 3e-4;
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;

@@ -116,6 +116,10 @@ schedule::Setup write_setup(const Job& job, bool documents) {
   setup.seq_len = job.data.seq_len;
   setup.micro_batches = *job.train.gradient_accumulation_steps;
   setup.documents = documents;
+  setup.update = job.optimizer.update.value_or(schedule::Update::kEnd);
+  setup.may_arrive = needs_all_gradients(job.train, job.loss_scale).empty();
+  setup.picks_update = !job.optimizer.update;
+  setup.clips_segments = job.train.gradient_clipping && job.train.clip_scope == ClipScope::kSegment;
   setup.sweep = setup.streams_params() ? setup.micro_batches : 1;
   SLUICE_CHECK(setup.homes.recompute != schedule::Recompute::kNone || setup.may_keep(), kConfig,
                "activation_checkpointing.policy: none keeps what every layer's forward computed, "

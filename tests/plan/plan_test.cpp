@@ -80,7 +80,9 @@ Bytes at_home(const schedule::Setup& setup, Bytes per_elem) {
 std::vector<Placement> some_placements() {
   std::vector<Placement> some;
   const auto all = all_placements();
+  const auto arriving = placements_by_segment(schedule::Update::kArriving);
   for (std::size_t i = 0; i < all.size(); i += 5) some.push_back(all[i]);
+  for (std::size_t i = 0; i < arriving.size(); i += 10) some.push_back(arriving[i]);
   return some;
 }
 

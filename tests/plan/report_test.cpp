@@ -38,9 +38,26 @@ TEST(Report, SaysHowLongAStepTakesAndWhatMoreMemoryWouldBuy) {
                    {{prefetch::Tier::kGpu, 1_GiB, 12.33}, {prefetch::Tier::kCpu, 1_GiB, 11.1}}};
   EXPECT_THAT(
       report(plan),
-      ::testing::EndsWith("\nsimulated step: 12.3 s, bound nvme-write 92%"
+      ::testing::EndsWith("\nsimulated step: 12.3 s, bound nvme-write 92%, update end"
                           "\n1.0 GiB more of tiers.gpu.limit: nothing"
                           "\n1.0 GiB more of tiers.cpu.limit: step 12.3 -> 11.1 s (simulated)"));
+}
+
+TEST(Report, SaysWhatAnotherTimeOfTheUpdateWouldTake) {
+  Plan plan = plan_of({2_GiB, 4_GiB, 0}, {3_GiB, 5_GiB, 0}, {6_GiB, 8_GiB, 0});
+  plan.forecast = {10, "cpu", 0.9, {}};
+  plan.forecast.alternatives = {{schedule::Update::kArriving, true, 8, {4_GiB, 2_GiB, 0}}};
+  EXPECT_THAT(report(plan), ::testing::EndsWith(
+                                "bound cpu 90%, update end\noptimizer.update: arriving would take "
+                                "0.80x the time, 1.0 GiB more of tiers.gpu, 3.0 GiB less of "
+                                "tiers.cpu"));
+  plan.forecast.alternatives = {{schedule::Update::kArriving, false, 10, {3_GiB, 5_GiB, 0}}};
+  EXPECT_THAT(report(plan), ::testing::EndsWith(
+                                "arriving would take 1.00x the time; it needs train.on_nonfinite: "
+                                "stop, and train.clip_scope: segment or no clipping"));
+  plan.setup.update = schedule::Update::kArriving;
+  plan.forecast.alternatives = {};
+  EXPECT_THAT(report(plan), ::testing::EndsWith("bound cpu 90%, update arriving"));
 }
 
 /// 5 GB in 10 s are 43.2 TB a day.
@@ -60,7 +77,7 @@ TEST(Report, SaysWhatDrivesMoveAndAreWornByAndWhereThatIsHidden) {
   plan.programs.step = step;
   plan.forecast = {10, "nvme-write", 0.9, {}, {9, 12345.4}};
   const std::string first =
-      "bound nvme-write 90%\n"
+      "bound nvme-write 90%, update end\n"
       "drives: 7 GB read and 5 GB written each step, 43.2 TB a day at that pace\n"
       "drives: 9 s of each step; ";
   EXPECT_THAT(report(plan),

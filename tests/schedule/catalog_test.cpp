@@ -15,6 +15,9 @@ using prefetch::Tier;
 
 using Catalog = EveryPlacement;
 INSTANTIATE_TEST_SUITE_P(All, Catalog, ::testing::ValuesIn(all_placements()), placement_name);
+INSTANTIATE_TEST_SUITE_P(Arriving, Catalog,
+                         ::testing::ValuesIn(placements_by_segment(schedule::Update::kArriving)),
+                         placement_name);
 
 TEST_P(Catalog, HasWholeAlignedSlotsAndATagForEveryPool) {
   const Written run(GetParam());

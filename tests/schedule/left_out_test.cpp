@@ -127,6 +127,16 @@ class Trials {
   Results serial_;
 };
 
+/// Of those whose segments have records of their own, every third.
+std::vector<Placement> tried_placements() {
+  std::vector<Placement> tried = all_placements();
+  for (const auto update : {schedule::Update::kEnd, schedule::Update::kArriving}) {
+    const auto all = placements_by_segment(update);
+    for (std::size_t i = 0; i < all.size(); i += 3) tried.push_back(all[i]);
+  }
+  return tried;
+}
+
 /// What is never missed: the other accesses ask for the same orders on every placement.
 std::set<AccessKind> always_implied() {
   using enum Declared;
@@ -149,6 +159,7 @@ std::set<AccessKind> always_implied() {
       {OpId::kInitState, kRead, Operand::kState},
       {OpId::kAdam, kRead, Operand::kState},
       {OpId::kDecide, kRead, Operand::kControl},
+      {OpId::kEndUpdate, kRead, Operand::kControl},
       {OpId::kWriteRecord, kRead, Operand::kReceipts},
       // Its arithmetic and its predicate read the same record.
       {OpId::kAdam, kRead, Operand::kRecord},
@@ -165,7 +176,7 @@ std::set<AccessKind> always_implied() {
 
 TEST(LeftOut, EveryAccessIsMissedOnSomePlacementButForThoseWithAReason) {
   std::map<AccessKind, std::set<Effect::Kind>> effects;
-  for (const Placement& placement : all_placements()) {
+  for (const Placement& placement : tried_placements()) {
     Trials trials(placement);
     for (const auto& program : trials.programs()) {
       for (const auto& [kind, judged] : trials.judge(*program)) {
@@ -185,7 +196,7 @@ TEST(LeftOut, EveryAccessIsMissedOnSomePlacementButForThoseWithAReason) {
 
 TEST(LeftOut, TheCheckOrTheWorstOrderNoticesWhatTheOtherAccessesDoNotImply) {
   std::size_t turn = 0;
-  for (const Placement& placement : all_placements()) {
+  for (const Placement& placement : tried_placements()) {
     SCOPED_TRACE(placement.name());
     Trials trials(placement);
     ++turn;

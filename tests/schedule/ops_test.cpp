@@ -239,6 +239,9 @@ TEST(Vocabulary, LanesAreNamedAfterTheirKinds) {
 
 using Operands = EveryPlacement;
 INSTANTIATE_TEST_SUITE_P(All, Operands, ::testing::ValuesIn(all_placements()), placement_name);
+INSTANTIATE_TEST_SUITE_P(Arriving, Operands,
+                         ::testing::ValuesIn(placements_by_segment(schedule::Update::kArriving)),
+                         placement_name);
 
 TEST_P(Operands, OfEveryOpAreThoseOfItsRow) {
   const Written run(GetParam());

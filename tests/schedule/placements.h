@@ -46,6 +46,8 @@ struct Placement {
   schedule::ActivationHome activation = schedule::ActivationHome::kNone;
   std::int64_t kept_layers = 0;  ///< only where the weights are resident
   schedule::Sharing sharing = schedule::Sharing::kSeparate;
+  schedule::Update update = schedule::Update::kEnd;
+  bool clips_segments = false;
   std::int64_t micro_batches = 3;
   TinyModel model = TinyModel::kTiedGpt;
 
@@ -58,6 +60,7 @@ struct Placement {
   bool activations_on_nvme() const { return activation == schedule::ActivationHome::kNvme; }
   bool gradient_on_device() const { return gradient == schedule::GradientHome::kNone; }
   bool state_on_device() const { return state == schedule::OptimizerHome::kNone; }
+  bool arrives() const { return update == schedule::Update::kArriving; }
   bool on_nvme() const { return state == schedule::OptimizerHome::kNvme; }
 
   std::string name() const {
@@ -71,6 +74,8 @@ struct Placement {
     text += kHomes[static_cast<std::size_t>(activation)];
     if (kept_layers > 0) text += "Kept";
     text += separate() ? "Separate" : "Unified";
+    if (arrives()) text += "Arriving";
+    if (clips_segments) text += "BySegment";
     text += micro_batches == 1 ? "One" : "Three";
     return text + (model == TinyModel::kTiedGpt ? "TiedGpt" : "Llama");
   }
@@ -110,6 +115,17 @@ inline std::vector<Placement> all_placements() {
   return all;
 }
 
+/// The same where each segment has a record of its own: at the end of the step, or as its gradient
+/// arrives.
+inline std::vector<Placement> placements_by_segment(schedule::Update update) {
+  std::vector<Placement> all = all_placements();
+  for (Placement& p : all) {
+    p.update = update;
+    p.clips_segments = true;
+  }
+  return all;
+}
+
 inline schedule::Setup setup_of(const Placement& p, DType compute = DType::kBf16) {
   schedule::Setup setup =
       schedule::make_setup(tiny_model(p.model), {.offload_param = p.param,
@@ -123,7 +139,9 @@ inline schedule::Setup setup_of(const Placement& p, DType compute = DType::kBf16
   setup.micro_batch_size = 2;
   setup.seq_len = 16;
   setup.micro_batches = p.micro_batches;
-  setup.sweep = setup.streams_params() ? setup.micro_batches : 1;
+  setup.update = p.update;
+  setup.clips_segments = p.clips_segments;
+  setup.sweep = setup.streams_params() || p.arrives() ? setup.micro_batches : 1;
   setup.workspace = 100'000;
   return setup;
 }

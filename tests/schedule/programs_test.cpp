@@ -23,6 +23,9 @@ using schedule::OpId;
 
 using Programs = EveryPlacement;
 INSTANTIATE_TEST_SUITE_P(All, Programs, ::testing::ValuesIn(all_placements()), placement_name);
+INSTANTIATE_TEST_SUITE_P(Arriving, Programs,
+                         ::testing::ValuesIn(placements_by_segment(schedule::Update::kArriving)),
+                         placement_name);
 
 /// Every lane does something else at a time: one unit per byte and FLOP, and a little latency.
 prefetch::CostModel simple_cost() {
@@ -266,7 +269,11 @@ TEST_P(Programs, EvaluationReportsOneLossPerMicroBatchAndChangesNothing) {
   }
 }
 
-TEST_P(Programs, AForwardWaitsForTheUpdateOfItsOwnBlockOnly) {
+class UpdatesAtTheEnd : public Programs {};
+INSTANTIATE_TEST_SUITE_P(All, UpdatesAtTheEnd, ::testing::ValuesIn(all_placements()),
+                         placement_name);
+
+TEST_P(UpdatesAtTheEnd, AForwardWaitsForTheUpdateOfItsOwnBlockOnly) {
   if (GetParam().state_on_device()) return;  // one stream does both, in their order
   const Written run(GetParam());
   prefetch::Pools pools = minimum_pools(run);

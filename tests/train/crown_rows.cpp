@@ -30,6 +30,7 @@ enum Axis : std::size_t {
   kTied,
   kCompute,
   kAccumulates,
+  kBySegment,
   kHomes,
   kMemory,
   kChunk,
@@ -38,6 +39,7 @@ enum Axis : std::size_t {
   kThreads,
   kStores,
   kIsa,
+  kUpdate,
   kEngine,
   kAxes
 };
@@ -49,6 +51,7 @@ constexpr std::array kChunks = {ChunkSize::kGrain, ChunkSize::kThreeGrains, Chun
 constexpr std::array kRecomputes = {Recompute::kEveryLayer, Recompute::kAuto, Recompute::kNone};
 constexpr std::array kSharings = {Sharing::kSeparate, Sharing::kUnified};
 constexpr std::array kStoreKinds = {cpu_adam::Stores::kCached, cpu_adam::Stores::kStreaming};
+constexpr std::array kUpdates = {schedule::Update::kEnd, schedule::Update::kArriving};
 constexpr std::array kEngines = {nvme::Engine::kAuto, nvme::Engine::kThreads, nvme::Engine::kLibaio,
                                  nvme::Engine::kIoUring};
 
@@ -72,7 +75,8 @@ bool has_streaming_stores(cpu_adam::Isa isa) {
 
 CrownRow row_of(const Row& row, const std::vector<Homes>& homes,
                 const std::vector<cpu_adam::Isa>& isas) {
-  return {.wiring = {row[kTied] != 0, kComputes[row[kCompute]], row[kAccumulates] != 0},
+  return {.wiring = {row[kTied] != 0, kComputes[row[kCompute]], row[kAccumulates] != 0,
+                     row[kBySegment] != 0},
           .homes = homes[row[kHomes]],
           .memory = kMemories[row[kMemory]],
           .chunk = kChunks[row[kChunk]],
@@ -81,6 +85,7 @@ CrownRow row_of(const Row& row, const std::vector<Homes>& homes,
           .kernel_threads = row[kThreads] != 0 ? 2U : 1U,
           .stores = kStoreKinds[row[kStores]],
           .isa = isas[row[kIsa]],
+          .update = kUpdates[row[kUpdate]],
           .engine = kEngines[row[kEngine]]};
 }
 
@@ -154,9 +159,15 @@ void limit(Job& job, Memory memory) {
       break;
     }
     case Memory::kMinimum:
-      job.tiers.gpu.limit = minimum(Tier::kGpu);
-      job.tiers.cpu.limit = minimum(Tier::kCpu);
-      job.tiers.nvme.limit = minimum(Tier::kNvme);
+      // In less memory fewer micro-batches may go together, which need less again.
+      for (plan::Plan least = plan;;) {
+        const prefetch::BytesByTier all = least.minimum;
+        job.tiers.gpu.limit = all[index(Tier::kGpu)];
+        job.tiers.cpu.limit = all[index(Tier::kCpu)];
+        job.tiers.nvme.limit = all[index(Tier::kNvme)];
+        least = plan_of(job);
+        if (least.minimum == all) break;
+      }
       break;
     default:
       break;
@@ -172,13 +183,15 @@ bool Homes::on_nvme() const {
 
 std::string CrownRow::name() const {
   return fmt::format(
-      "tied {} {} accumulates {}, param {} gradient {} state {} activation {}, memory {} "
-      "chunk {} recompute {} sharing {} threads {} stores {} isa {} engine {}",
-      wiring.tied, name_of(wiring.compute), wiring.accumulates, static_cast<int>(homes.param),
-      static_cast<int>(homes.gradient), static_cast<int>(homes.state),
-      static_cast<int>(homes.activation), static_cast<int>(memory), static_cast<int>(chunk),
-      static_cast<int>(recompute), static_cast<int>(sharing), kernel_threads,
-      static_cast<int>(stores), cpu_adam::name_of(isa), static_cast<int>(engine));
+      "tied {} {} accumulates {} by segment {}, param {} gradient {} state {} activation {}, "
+      "memory {} "
+      "chunk {} recompute {} sharing {} threads {} stores {} isa {} update {} engine {}",
+      wiring.tied, name_of(wiring.compute), wiring.accumulates, wiring.by_segment,
+      static_cast<int>(homes.param), static_cast<int>(homes.gradient),
+      static_cast<int>(homes.state), static_cast<int>(homes.activation), static_cast<int>(memory),
+      static_cast<int>(chunk), static_cast<int>(recompute), static_cast<int>(sharing),
+      kernel_threads, static_cast<int>(stores), cpu_adam::name_of(isa), schedule::name_of(update),
+      static_cast<int>(engine));
 }
 
 std::vector<CrownRow> crown_rows() {
@@ -193,13 +206,16 @@ std::vector<CrownRow> crown_rows() {
   values[kIsa] = isas.size();
   values[kEngine] = kEngines.size();
   // What a row could not show: an engine without a drive, kept layers whose weights are fetched,
-  // streaming stores that an instruction set lacks.
+  // streaming stores that an instruction set lacks, updates that may not arrive.
   const auto fits = [&](const Choice& a, const Choice& b) {
     if (a.axis == kHomes && b.axis == kEngine) {
       return homes[a.value].on_nvme() != (kEngines[b.value] == nvme::Engine::kAuto);
     }
     if (a.axis == kRecompute && kRecomputes[a.value] != Recompute::kEveryLayer) {
       if (b.axis == kHomes) return homes[b.value].param == ParamHome::kNone;
+    }
+    if (a.axis == kBySegment && b.axis == kUpdate) {
+      return a.value != 0 || kUpdates[b.value] == schedule::Update::kEnd;
     }
     if (a.axis == kIsa && b.axis == kStores) {
       return kStoreKinds[b.value] == cpu_adam::Stores::kCached ||
@@ -234,6 +250,12 @@ Job job_of(const TempFolder& folder, const Wiring& wiring) {
   if (wiring.compute == DType::kF16) {
     job.loss_scale = {.fixed = std::nullopt, .initial_power = 10, .window = 3};
   }
+  if (wiring.by_segment) {
+    job.train.clip_scope = ClipScope::kSegment;
+    job.train.on_nonfinite = OnNonFinite::kStop;
+    if (wiring.compute == DType::kF16) job.loss_scale.fixed = 1024;
+    job.optimizer.update = schedule::Update::kEnd;
+  }
   job.train.gradient_accumulation_steps = wiring.accumulates ? 3 : 1;
   job.train.train_batch_size = *job.train.gradient_accumulation_steps * 2;
   job.data.valid = job.data.train;
@@ -252,6 +274,7 @@ Job job_of(const TempFolder& folder, const CrownRow& row) {
   if (row.chunk == ChunkSize::kThreeGrains) job.homes.sub_group_size = 3 * 48_KiB;
   job.tiers.gpu.unified = row.unified() ? memory::Unified::kAuto : memory::Unified::kFalse;
   job.execution = row.memory == Memory::kSerialPlenty ? Execution::kSerial : Execution::kOverlapped;
+  job.optimizer.update = row.update;
   job.cpu_adam = {.threads = row.kernel_threads, .isa = row.isa, .stores = row.stores};
   job.aio.engine = row.engine;
   job.aio.block_size = 16_KiB;  // a grain of fp32: most requests are cut
@@ -260,10 +283,17 @@ Job job_of(const TempFolder& folder, const CrownRow& row) {
   return job;
 }
 
+Disturbance disturbance_of(const Wiring& wiring, std::uint64_t delay_seed) {
+  Disturbance disturbance{.spoiled_steps = {kSpoiledStep}, .delay_seed = delay_seed};
+  if (wiring.by_segment) disturbance.spoiled_steps.clear();
+  return disturbance;
+}
+
 double clip_threshold(const TempFolder& folder, const Wiring& wiring) {
   Job job = job_of(folder, wiring);
-  job.train.gradient_clipping = std::nullopt;
-  std::vector<double> norms = run(job, {.spoiled_steps = {kSpoiledStep}}).norms;
+  job.train.gradient_clipping = wiring.by_segment ? std::optional(1e30) : std::nullopt;
+  const Fingerprint print = run(job, disturbance_of(wiring));
+  std::vector<double> norms = wiring.by_segment ? print.largest_norms : print.norms;
   std::erase_if(norms, [](double n) { return !(n < 1e300); });
   std::sort(norms.begin(), norms.end());
   return (norms[norms.size() - 2] + norms.back()) / 2;

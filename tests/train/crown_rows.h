@@ -15,6 +15,9 @@ struct Wiring {
   bool tied;
   DType compute;
   bool accumulates;
+  /// Each segment's gradient is clipped by its own norm, and no step is skipped: then updates may
+  /// arrive.
+  bool by_segment = false;
   friend bool operator==(const Wiring&, const Wiring&) = default;
 };
 
@@ -49,6 +52,7 @@ struct CrownRow {
   unsigned kernel_threads;
   cpu_adam::Stores stores;
   cpu_adam::Isa isa;
+  schedule::Update update;
   nvme::Engine engine;  ///< kAuto where nothing is on nvme
 
   std::string name() const;
@@ -70,6 +74,8 @@ Job job_of(const TempFolder& folder, const CrownRow& row);
 
 /// The step of these runs that is skipped, for an infinite gradient.
 inline constexpr std::int64_t kSpoiledStep = 3;
+/// What befalls runs of a wiring.
+Disturbance disturbance_of(const Wiring& wiring, std::uint64_t delay_seed = 0);
 
 /// A clip threshold that some steps of these numbers reach and others do not.
 double clip_threshold(const TempFolder& folder, const Wiring& wiring);

@@ -34,7 +34,7 @@ Fingerprint reference(const TempFolder& folder, const Wiring& wiring, double cli
                .sub_group_size = 48_KiB};
   job.execution = Execution::kSerial;
   job.train.gradient_clipping = clip;
-  return run(job, {.spoiled_steps = {kSpoiledStep}});
+  return run(job, disturbance_of(wiring));
 }
 
 /// The pairs of lanes of which ops ran at the same time.
@@ -201,9 +201,23 @@ void expect_kernels(const CrownRow& row, const Observed& seen,
   EXPECT_EQ(done.sums.cut > 0, forks && (row.wiring.tied || row.wiring.accumulates));
 }
 
-class Crown : public testing::TestWithParam<std::tuple<bool, DType, bool>> {
+/// The first update of a step stands behind all gradients, or before the last of them.
+void expect_update(const CrownRow& row, const Observed& seen) {
+  const bool arrives = row.update == schedule::Update::kArriving;
+  const schedule::Setup& setup = seen.plan.setup;
+  EXPECT_EQ(setup.update, row.update);
+  const auto& ops = seen.plan.programs.step->ops();
+  const auto at = [&](OpId id) { return std::ranges::find(ops, id, schedule::id_of); };
+  EXPECT_EQ(at(OpId::kAdam) < at(OpId::kEmbedBackward), arrives);
+  const auto segments = static_cast<std::int64_t>(setup.model->segments.size());
+  const auto decided = static_cast<std::int64_t>(seen.records.size()) * segments;
+  EXPECT_EQ(seen.count(OpId::kDecideSegment), row.wiring.by_segment ? decided : 0);
+}
+
+class Crown : public testing::TestWithParam<std::tuple<bool, DType, bool, bool>> {
  protected:
-  const Wiring wiring_{std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())};
+  const Wiring wiring_{std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam()),
+                       std::get<3>(GetParam())};
   const TempFolder folder_;
 };
 
@@ -212,12 +226,13 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
   const Fingerprint expected = reference(folder_, wiring_, clip);
   ASSERT_EQ(expected.losses.size(), 5U);
   ASSERT_EQ(expected.valid_losses.size(), 3U);
-  ASSERT_EQ(std::count(expected.skipped.begin(), expected.skipped.end(), true), 1);
-  ASSERT_TRUE(expected.skipped[kSpoiledStep]);
+  ASSERT_EQ(std::count(expected.skipped.begin(), expected.skipped.end(), true),
+            wiring_.by_segment ? 0 : 1);
+  ASSERT_EQ(expected.skipped[kSpoiledStep], !wiring_.by_segment);
   int clipped = 0;
   for (std::size_t i = 0; i < 5; ++i) clipped += expected.clipped[i] && !expected.skipped[i];
   ASSERT_EQ(clipped, 1);
-  if (wiring_.compute == DType::kF16) {
+  if (wiring_.compute == DType::kF16 && !wiring_.by_segment) {
     ASSERT_EQ(expected.loss_scales, (std::vector<std::int64_t>{1024, 1024, 1024, 2048, 1024}));
   }
 
@@ -233,7 +248,7 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
       return queue;
     };
     take_kernel_work();
-    const Observed seen = observe(job, {.spoiled_steps = {kSpoiledStep}, .delay_seed = seed++});
+    const Observed seen = observe(job, disturbance_of(wiring_, seed++));
     EXPECT_EQ(seen.print, expected);
     EXPECT_EQ(seen.strict, !row.unified());
     if (row.engine != nvme::Engine::kAuto) {
@@ -245,6 +260,7 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
     expect_copies(row, seen);
     expect_keeping(row, seen);
     expect_sweep(row, seen);
+    expect_update(row, seen);
     expect_kernels(row, seen, take_kernel_work());
   }
 }
@@ -252,7 +268,7 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Wirings, Crown,
                          testing::Combine(testing::Bool(),
                                           testing::Values(DType::kF32, DType::kBf16, DType::kF16),
-                                          testing::Bool()));
+                                          testing::Bool(), testing::Bool()));
 
 TEST(CrownKept, SomeLayersKeptAndSomeNotGiveTheSameBits) {
   const TempFolder folder;

@@ -223,6 +223,7 @@ Observed observe(Job job, const Disturbance& disturbance) {
     seen.records.push_back(r);
     print.losses.push_back(r.loss);
     print.norms.push_back(r.gnorm);
+    if (r.largest_gnorm) print.largest_norms.push_back(*r.largest_gnorm);
     if (r.valid_loss) print.valid_losses.push_back(*r.valid_loss);
     print.clipped.push_back(r.clip < 1.0);
     print.skipped.push_back(r.skipped);

@@ -32,6 +32,7 @@ Session make_session(const Job& job);
 struct Fingerprint {
   std::vector<double> losses;
   std::vector<double> norms;
+  std::vector<double> largest_norms;  ///< of segments that are clipped one by one
   std::vector<double> valid_losses;
   std::vector<bool> clipped, skipped;
   std::vector<std::int64_t> loss_scales;  ///< of fp16
