@@ -144,6 +144,16 @@ TEST(Precision, Bf16GradientsNeedOneMicroBatch) {
   EXPECT_EQ(from("precision: {grad_dtype: bf16}").precision.grad_dtype, DType::kBf16);
 }
 
+TEST(Update, ArrivesWhereNothingNeedsAllGradients) {
+  const std::string arriving = "optimizer: {update: arriving}\ntrain: {on_nonfinite: stop, ";
+  const Config c = from(arriving + "clip_scope: segment}");
+  EXPECT_EQ(c.optimizer.update, schedule::Update::kArriving);
+  EXPECT_EQ(c.train.clip_scope, train::ClipScope::kSegment);
+  EXPECT_EQ(from(arriving + "gradient_clipping: null}").optimizer.update,
+            schedule::Update::kArriving);
+  EXPECT_EQ(from("seed: 1").optimizer.update, std::nullopt);
+}
+
 TEST(Overrides, ReplaceWhatTheFileSays) {
   const Config c =
       from("train: {steps: 5, max_skips: 2}\nseed: 3",

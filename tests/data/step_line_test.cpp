@@ -51,6 +51,7 @@ TEST(StepLine, EveryPartInItsForms) {
       {"| loss nan |", nullptr, [](auto& r) { r.loss = kNan; }},
       {"| gnorm inf | skipped | lr", nullptr, [](auto& r) { r.gnorm = kInf, r.skipped = true; }},
       {"| gnorm 0.91 | scale 65536 | lr", nullptr, [](auto& r) { r.loss_scale = 65536; }},
+      {"| gnorm 0.91 | of a segment 0.40 | lr", nullptr, [](auto& r) { r.largest_gnorm = 0.4; }},
       {"tok/s | mfu 43% | cpu", nullptr, [](auto& r) { r.mfu = 0.4349; }},
       {"| gnorm 1.2e-03 |", nullptr, [](auto& r) { r.gnorm = 0.0012; }},
       {"| gnorm 2.5e+06 |", nullptr, [](auto& r) { r.gnorm = 2.5e6; }},

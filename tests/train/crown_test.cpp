@@ -206,6 +206,9 @@ void expect_update(const CrownRow& row, const Observed& seen) {
   const bool arrives = row.update == schedule::Update::kArriving;
   const schedule::Setup& setup = seen.plan.setup;
   EXPECT_EQ(setup.update, row.update);
+  if (arrives) {
+    EXPECT_EQ(setup.sweep, setup.micro_batches);
+  }
   const auto& ops = seen.plan.programs.step->ops();
   const auto at = [&](OpId id) { return std::ranges::find(ops, id, schedule::id_of); };
   EXPECT_EQ(at(OpId::kAdam) < at(OpId::kEmbedBackward), arrives);

@@ -38,6 +38,17 @@ TEST_F(ScaledRuns, InFp32AreTheSameBits) {
   EXPECT_EQ(run(job_), expected);
 }
 
+TEST_F(ScaledRuns, InFp32AreTheSameBitsWhereUpdatesArrive) {
+  job_.train.clip_scope = ClipScope::kSegment;
+  job_.train.on_nonfinite = OnNonFinite::kStop;
+  job_.optimizer.update = schedule::Update::kArriving;
+  job_.train.gradient_clipping = 0.5;
+  const Fingerprint expected = run(job_);
+  ASSERT_TRUE(std::ranges::count(expected.clipped, true) > 0);
+  job_.loss_scale = {.fixed = std::int64_t{1} << 16};
+  EXPECT_EQ(run(job_), expected);
+}
+
 /// What overflows is skipped until it does not, however long that takes.
 TEST_F(ScaledRuns, InFp16FindTheirScale) {
   job_.compute = DType::kF16;
