@@ -149,24 +149,28 @@ void check_precision(const Config& c, const Checker& at) {
 
 void check_update(const Config& c, const Checker& at) {
   if (c.optimizer.update != schedule::Update::kArriving) return;
-  struct Way {
-    std::string_view key, why, out;
-  };
-  constexpr std::array kWays = {
-      Way{"train.clip_scope", "train.gradient_clipping is by one norm of all gradients",
-          "train.clip_scope: segment, train.gradient_clipping: null"},
-      Way{"train.on_nonfinite", "train.on_nonfinite: skip leaves all weights as they were",
-          "train.on_nonfinite: stop"},
-      Way{"precision.loss_scale", "precision.loss_scale: auto skips the steps that overflow",
-          "a fixed precision.loss_scale"}};
   const bool scaled = c.precision.compute == DType::kF16;
-  const auto key = train::needs_all_gradients(
-      c.train, scaled ? c.precision.loss_scale : train::LossScaleOptions{});
-  const auto* way = std::ranges::find(kWays, key, &Way::key);
-  if (way == kWays.end()) return;
-  at.refuse("optimizer.update", fmt::format("{}, for which every gradient of a step must be there "
-                                            "before its first update; write {}, or end",
-                                            way->why, way->out));
+  const auto refuse = [&](std::string_view why, std::string_view out) {
+    at.refuse("optimizer.update",
+              fmt::format("{}, for which every gradient of a step must be there "
+                          "before its first update; write {}, or end",
+                          why, out));
+  };
+  using train::NeedsAll;
+  switch (train::needs_all_gradients(c.train,
+                                     scaled ? c.precision.loss_scale : train::LossScaleOptions{})) {
+    case NeedsAll::kNothing:
+      return;
+    case NeedsAll::kOneNorm:
+      return refuse("train.gradient_clipping is by one norm of all gradients",
+                    "train.clip_scope: segment, train.gradient_clipping: null");
+    case NeedsAll::kSkippedSteps:
+      return refuse("train.on_nonfinite: skip leaves all weights as they were",
+                    "train.on_nonfinite: stop");
+    case NeedsAll::kLossScale:
+      return refuse("precision.loss_scale: auto skips the steps that overflow",
+                    "a fixed precision.loss_scale");
+  }
 }
 
 /// A run removes it: it may be nothing that the run writes.
@@ -180,6 +184,10 @@ void check_trigger(const Config& c, const Checker& at) {
 }
 
 void warn(Config& c) {
+  if (c.train.clip_scope == train::ClipScope::kSegment && !c.train.gradient_clipping) {
+    c.warnings.emplace_back(
+        "train.clip_scope: segment clips nothing, since train.gradient_clipping is null");
+  }
   const auto* warmup = std::get_if<std::int64_t>(&c.scheduler.warmup_steps);
   if (warmup && c.train.steps && *c.train.steps > 0 && *warmup > *c.train.steps) {
     c.warnings.push_back(fmt::format(

@@ -122,15 +122,15 @@ std::vector<Field> train_fields() {
           "Samples per step: the micro-batch size times the micro-batches per step", &C::train,
           &T::train_batch_size),
       key("train.gradient_clipping", or_null(number(0, 1e30, Ends::kOpenLow)),
-          "A gradient whose norm over all parameters is larger than this is scaled down to it; "
-          "null never scales it",
+          "A gradient whose norm (train.clip_scope says of what) is larger than this is scaled down "
+          "to it; null never scales it",
           &C::train, &T::gradient_clipping),
       key("train.clip_scope",
           choice<train::ClipScope>(
               {{"global", train::ClipScope::kGlobal}, {"segment", train::ClipScope::kSegment}}),
           "Whose norm gradient_clipping is about: all gradients together, or those of each segment "
-          "(the embedding, a layer, the head) by themselves, which then may be updated as they "
-          "arrive",
+          "(the embedding, a layer, the last norm, the head) by themselves, which then may be "
+          "updated as they arrive",
           &C::train, &T::clip_scope),
       key("train.on_nonfinite",
           choice<OnNonFinite>({{"skip", OnNonFinite::kSkip}, {"stop", OnNonFinite::kStop}}),

@@ -46,8 +46,8 @@ std::vector<Field> numeric_fields() {
           or_auto(named<schedule::Update>({schedule::Update::kEnd, schedule::Update::kArriving})),
           "When the optimizer works: at the end, once all gradients of the step are there, or on "
           "each segment as its gradient arrives, which needs memory for the gradients of a few "
-          "segments only. The same bits. auto is arriving where the run allows it: see "
-          "docs/update.md",
+          "segments only. The same bits. auto takes the shorter simulated step of those that the "
+          "run allows: docs/update.md",
           &C::optimizer, &O::update),
       key("optimizer.lr", number(0, 1000), "The highest learning rate of the run", &C::optimizer,
           &O::lr),

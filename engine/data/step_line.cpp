@@ -117,7 +117,7 @@ std::string step_line(const StepRecord& record) {
   add(fmt::format("loss {:.4f}", record.loss));
   if (record.valid_loss) add(fmt::format("valid {:.4f}", *record.valid_loss));
   add("gnorm " + norm(record.gnorm));
-  if (record.largest_gnorm) add("of a segment " + norm(*record.largest_gnorm));
+  if (record.largest_gnorm) add("largest of a segment " + norm(*record.largest_gnorm));
   if (record.loss_scale) add(fmt::format("scale {}", *record.loss_scale));
   if (record.skipped) add("skipped");
   add(fmt::format("lr {:.1e}", record.lr));

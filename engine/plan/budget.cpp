@@ -55,7 +55,7 @@ std::uint64_t most_work(const schedule::Setup& setup, std::int64_t evaluation_ba
   for (std::size_t s = 0; s < setup.chunks.size(); ++s) {
     const std::uint64_t chunks = setup.chunks[s].size();
     const auto uses = static_cast<std::uint64_t>(setup.uses[s]);
-    work += kPerSegment + kPerChunk * chunks;
+    work += kPerChunk * chunks + (setup.decides_by_segment() ? kPerSegment : 0);
     work += uses * chunks * (weights + kGradients * micro_batches);
     work += uses * (kPerUse * micro_batches + kPerUseOnly * batches);
   }

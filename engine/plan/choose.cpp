@@ -43,6 +43,12 @@ bool better(const Candidate& a, const Candidate& b) {
   return a.choice.seconds < b.choice.seconds * kBetter;
 }
 
+/// Of the device and the host.
+Bytes memory(const Candidate& c) {
+  const prefetch::BytesByTier bytes = bytes_by_tier(c.draft->catalog.pools, c.choice.slots);
+  return bytes[index(Tier::kGpu)] + bytes[index(Tier::kCpu)];
+}
+
 /// From the most micro-batches together that fit, downwards for as long as that shortens the step.
 Candidate with_best_sweep(Plan smallest, std::int64_t most, const Terms& terms) {
   Setup open = smallest.setup;
@@ -102,18 +108,11 @@ Candidate with_kept_layers(Candidate base, const Terms& terms) {
   return base;
 }
 
-/// Leaves open neither when the optimizer works nor anything else.
+}  // namespace
+
 Candidate decided(Plan smallest, const Setup& open, const Terms& terms) {
   Candidate best = with_best_sweep(std::move(smallest), open.sweep, terms);
   return with_kept_layers(with_best_chunks(std::move(best), open, terms), terms);
-}
-
-}  // namespace
-
-std::optional<Candidate> decide_if_it_fits(const Setup& open, const Terms& terms) {
-  auto smallest = smallest_draft(open, terms.limits, terms.evaluation_batches, terms.budget);
-  if (!smallest || missing(*smallest, terms.limits) > 0) return std::nullopt;
-  return decided(std::move(*smallest), open, terms);
 }
 
 std::optional<Candidate> decide(const Setup& open, const Terms& terms) {
@@ -121,14 +120,16 @@ std::optional<Candidate> decide(const Setup& open, const Terms& terms) {
   std::optional<Plan> nearest;
   for (const Setup& choice : update_choices(open)) {
     auto smallest = smallest_draft(choice, terms.limits, terms.evaluation_batches, terms.budget);
-    if (!smallest) break;
+    if (!smallest) continue;
     const Bytes lacking = missing(*smallest, terms.limits);
     if (lacking > 0) {
       if (!nearest || lacking < missing(*nearest, terms.limits)) nearest = std::move(smallest);
       continue;
     }
     Candidate next = decided(std::move(*smallest), choice, terms);
-    if (!best || better(next, *best)) best = std::move(next);
+    if (!best || better(next, *best) || (!better(*best, next) && memory(next) < memory(*best))) {
+      best = std::move(next);
+    }
   }
   if (!best && nearest) {
     throw refusal(*nearest,

@@ -17,7 +17,7 @@ struct Candidate {
 };
 
 /// What all decisions of one plan share. Each simulates with its part of the budget; what it does
-/// not afford is decided by rule: updates that arrive where they may, the most micro-batches
+/// not afford is decided by rule: the update that takes less memory, the most micro-batches
 /// together that fit, the preferred chunks, no kept layer.
 struct Terms {
   const Limits& limits;
@@ -29,7 +29,7 @@ struct Terms {
 /// nullopt: the budget does not afford to find out what fits. Throws kBudget when nothing does.
 std::optional<Candidate> decide(const schedule::Setup& open, const Terms& terms);
 
-/// The same where `open.update` is decided; nullopt too where it does not fit.
-std::optional<Candidate> decide_if_it_fits(const schedule::Setup& open, const Terms& terms);
+/// The best that a setup makes whose update is decided, from its smallest draft, which fits.
+Candidate decided(Plan smallest, const schedule::Setup& open, const Terms& terms);
 
 }  // namespace sluice::plan

@@ -160,7 +160,7 @@ std::optional<Plan> smallest_draft(const Setup& setup, const Limits& limits,
   std::optional<Plan> smallest;
   for (const Setup& choice : update_choices(setup)) {
     auto draft = smallest_of(choice, limits, evaluation_batches, budget);
-    if (!draft) break;
+    if (!draft) continue;
     if (!smallest || missing(*draft, limits) < missing(*smallest, limits)) {
       smallest = std::move(draft);
     }

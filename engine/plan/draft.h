@@ -35,7 +35,8 @@ std::vector<schedule::Setup> sweep_choices(const schedule::Setup& setup,
                                            std::int64_t evaluation_batches);
 
 /// With the fewest micro-batches together, the first choice of updates and chunks that fits; else
-/// one that lacks little. nullopt: the budget does not afford to find out.
+/// the update that lacks less, with the last choice of chunks. nullopt: the budget does not afford
+/// to find out.
 std::optional<Plan> smallest_draft(const schedule::Setup& setup, const Limits& limits,
                                    std::int64_t evaluation_batches, Budget& budget);
 

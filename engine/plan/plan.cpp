@@ -21,7 +21,8 @@ using schedule::Setup;
 
 constexpr Bytes kOffer = 1_GiB;
 
-static_assert(kPlanningWork >= kChunkChoices * kLongestDraft, "every size of chunks is looked at");
+static_assert(kPlanningWork >= kChunkChoices * kLongestDraft,
+              "every size of chunks is looked at, of one update");
 
 /// Nothing is left that more memory could be used for.
 bool has_all(Candidate& candidate) {
@@ -43,15 +44,26 @@ Offer offer(const Setup& open, double now_s, Tier tier, const Terms& terms) {
   return {tier, kOffer, std::min(now_s, then->choice.seconds)};
 }
 
+/// With half of the work that is left: a run asks for one more simulation.
 std::vector<Alternative> alternatives(const Plan& plan, const Setup& open, const Terms& terms) {
   using schedule::Update;
+  Budget half(terms.budget.left() / 2);
+  const Terms spared{terms.limits, terms.evaluation_batches, terms.cost, half};
   std::vector<Alternative> all;
   for (const Update update : {Update::kEnd, Update::kArriving}) {
     if (update == plan.setup.update) continue;
-    const auto other = decide_if_it_fits(with_update(open, update), terms);
-    if (!other || other->choice.seconds == std::numeric_limits<double>::infinity()) continue;
-    all.push_back({update, update == Update::kEnd || open.may_arrive, other->choice.seconds,
-                   bytes_by_tier(other->draft->catalog.pools, other->choice.slots)});
+    Alternative other{.update = update, .allowed = update == Update::kEnd || open.may_arrive};
+    const Setup setup = with_update(open, update);
+    auto smallest = smallest_draft(setup, terms.limits, terms.evaluation_batches, half);
+    other.fits = !smallest || missing(*smallest, terms.limits) == 0;
+    if (smallest && other.fits) {
+      const Candidate then = decided(std::move(*smallest), setup, spared);
+      other.planned = bytes_by_tier(then.draft->catalog.pools, then.choice.slots);
+      if (then.choice.seconds < std::numeric_limits<double>::infinity()) {
+        other.step_s = then.choice.seconds;
+      }
+    }
+    all.push_back(other);
   }
   return all;
 }
@@ -66,7 +78,6 @@ Forecast forecast(Candidate& candidate, const Setup& open, const Terms& terms) {
   forecast.bound = plan.lanes[static_cast<std::size_t>(busiest - step->busy.begin())].name;
   forecast.bound_share = step->seconds > 0 ? std::min(1.0, *busiest / step->seconds) : 0;
   forecast.hiding = hide_drives(*plan.programs.step, plan.setup, terms.cost);
-  forecast.alternatives = alternatives(plan, open, terms);
   const bool all = has_all(candidate);
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     if (all) {
@@ -75,6 +86,7 @@ Forecast forecast(Candidate& candidate, const Setup& open, const Terms& terms) {
       forecast.offers.push_back(offer(open, step->seconds, tier, terms));
     }
   }
+  forecast.alternatives = alternatives(plan, open, terms);
   return forecast;
 }
 
@@ -108,7 +120,8 @@ Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation
   const Terms terms{limits, evaluation_batches, cost, budget};
   std::optional<Candidate> chosen = decide(setup, terms);
   SLUICE_CHECK(chosen, kLogic, "the budget of the plan does not afford its drafts");
-  Forecast expected = forecast(*chosen, setup, terms);
+  const Setup open = setup.picks_update ? with_update(setup, chosen->draft->setup.update) : setup;
+  Forecast expected = forecast(*chosen, open, terms);
   Plan plan = std::move(*chosen->draft);
   plan.forecast = std::move(expected);
   for (PoolId i = 0; i < plan.catalog.pools.size(); ++i) {

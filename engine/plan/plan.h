@@ -2,9 +2,10 @@
 /// anything is allocated.
 ///
 /// Every program of the run is written and checked here, so a run that starts cannot meet one that
-/// does not fit. What a setup leaves open (how many of `sweep` micro-batches go together where
-/// weights are streamed, `sub_group_size: auto`, which layers keep their forward) is decided here
-/// too, as it makes the simulated step shortest within the limits (docs/design.md 3.9).
+/// does not fit. What a setup leaves open (when the optimizer works, how many of `sweep`
+/// micro-batches go together where weights are streamed, `sub_group_size: auto`, which layers keep
+/// their forward) is decided here too, as it makes the simulated step shortest within the limits
+/// (docs/design.md 3.9).
 ///
 /// Thread  any; nothing is kept between calls
 #pragma once
@@ -66,18 +67,22 @@ struct Hiding {
 struct Alternative {
   schedule::Update update;
   bool allowed = false;
-  double step_s = 0;
+  bool fits = false;
+  std::optional<double> step_s{};  ///< nullopt: too long to simulate that often
   prefetch::BytesByTier planned{};
 };
 
 /// The simulated step.
 struct Forecast {
-  double step_s = 0;
+  double step_s = 0;       ///< without checks of what drives carry, as the other plans here
   std::string bound;       ///< the busiest lane
   double bound_share = 0;  ///< of the step
   std::vector<Offer> offers;
   Hiding hiding{};
-  std::vector<Alternative> alternatives{};  ///< those that fit, and that the work left affords
+  std::vector<Alternative> alternatives{};
+  std::optional<double> checked_s{};  ///< of a run that checks
+
+  double seconds() const { return checked_s.value_or(step_s); }
 };
 
 struct Plan {

@@ -72,7 +72,7 @@ std::string drives(const Plan& plan, std::optional<Bytes> endurance) {
   std::string text = fmt::format(
       "\ndrives: {:.3g} GB read and {:.3g} GB written each step, {:.3g} TB a day at that pace"
       "\ndrives: {:.3g} s of each step; {}",
-      read, written, 1e-3 * written / f.step_s * kDay, f.hiding.drives_s,
+      read, written, 1e-3 * written / f.seconds() * kDay, f.hiding.drives_s,
       f.hiding.tokens
           ? fmt::format("computing takes as long at {:.0f} tokens a step", *f.hiding.tokens)
           : "with more tokens a step they only take longer than computing");
@@ -80,7 +80,7 @@ std::string drives(const Plan& plan, std::optional<Bytes> endurance) {
     const double steps = std::floor(1e-9 * static_cast<double>(*endurance) / written);
     text += fmt::format(
         "\ndrives: {} of writes are used up after {:.0f} steps, {:.3g} days at that pace",
-        format_endurance(*endurance), steps, steps * f.step_s / kDay);
+        format_endurance(*endurance), steps, steps * f.seconds() / kDay);
   }
   return text;
 }
@@ -106,18 +106,21 @@ std::string kept_layers(const Plan& plan) {
 }
 
 std::string alternative(const Alternative& other, const Plan& plan) {
-  std::string text =
-      fmt::format("\noptimizer.update: {} would take {:.2f}x the time",
-                  schedule::name_of(other.update), other.step_s / plan.forecast.step_s);
-  for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
-    const Bytes then = other.planned[index(tier)], now = plan.planned[index(tier)];
-    if (then == now) continue;
-    text += fmt::format(", {} {} of tiers.{}", format_bytes(then > now ? then - now : now - then),
-                        then > now ? "more" : "less", name_of(tier));
+  std::string text = fmt::format("\noptimizer.update: {} ", schedule::name_of(other.update));
+  if (!other.fits) {
+    text += "would not fit";
+  } else if (!other.step_s) {
+    text += "is not known, a step is too long to be simulated that often";
+  } else {
+    text += fmt::format("would take {:.2f}x the time", *other.step_s / plan.forecast.step_s);
+    for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
+      const Bytes then = other.planned[index(tier)], now = plan.planned[index(tier)];
+      if (then == now) continue;
+      text += fmt::format(", {} {} of tiers.{}", format_bytes(then > now ? then - now : now - then),
+                          then > now ? "more" : "less", name_of(tier));
+    }
   }
-  if (!other.allowed) {
-    text += "; it needs train.on_nonfinite: stop, and train.clip_scope: segment or no clipping";
-  }
+  if (!other.allowed) text += "; not with this run's clipping and skipping: docs/update.md";
   return text;
 }
 
@@ -136,8 +139,9 @@ std::string report(const Plan& plan, std::optional<Bytes> endurance) {
   std::string text = tiers(plan) + slots(plan) + sweep(plan) + kept_layers(plan) + traffic(plan);
   const Forecast& f = plan.forecast;
   if (f.step_s <= 0) return text;
-  text += fmt::format("\nsimulated step: {:.3g} s, bound {} {:.0f}%, update {}", f.step_s, f.bound,
-                      100 * f.bound_share, schedule::name_of(plan.setup.update));
+  text +=
+      fmt::format("\nsimulated step: {:.3g} s, bound {} {:.0f}%, optimizer.update {}", f.seconds(),
+                  f.bound, 100 * f.bound_share, schedule::name_of(plan.setup.update));
   text += drives(plan, endurance);
   for (const Alternative& other : f.alternatives) text += alternative(other, plan);
   for (const Offer& o : f.offers) text += offer(o, f.step_s);

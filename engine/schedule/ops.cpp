@@ -121,7 +121,8 @@ OpRow make_row(OpId id) {
     case OpId::kFetchGradient:
       return to_device("fetch gradient");
     case OpId::kBeginUpdate:
-      return host("begin update", LaneKind::kControl, {read(kControl), write(kRecord)});
+      return host("begin update", LaneKind::kControl,
+                  {read(kControl), read_several(kLoss), write(kRecord)});
     case OpId::kDecide:
       return host("decide", LaneKind::kControl,
                   {update(kControl), read_several(kLoss), read_several(kNorms), write(kRecord)});

@@ -37,9 +37,9 @@ struct Setup {
   std::int64_t seq_len = 1;           ///< tokens
   std::int64_t micro_batches = 1;     ///< per step
   bool documents = false;             ///< a row of a batch may hold several
-  /// So many micro-batches go through the blocks together, so that streamed weights are fetched
-  /// once for all of them. 1 is horizontal order, all is vertical order; the bits are the same.
-  /// Before the plan: so many at most.
+  /// So many micro-batches go through the blocks together: streamed weights are fetched once for
+  /// all of them, and the last of them makes gradients whole. 1 is horizontal order, all is
+  /// vertical order; the bits are the same. Before the plan: so many at most.
   std::int64_t sweep = 1;
   Update update = Update::kEnd;
   bool may_arrive = false;    ///< nothing that is asked of the gradients needs all of them at once

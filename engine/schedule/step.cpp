@@ -24,7 +24,6 @@ class Step : public ProgramWriter {
   std::shared_ptr<const prefetch::Program> write() {
     const auto micro_batches = static_cast<int>(setup_.micro_batches);
     const auto together = static_cast<int>(setup_.sweep);
-    if (arriving()) begin_update();
     for (int first = 0; first < micro_batches; first += together) {
       sweep({first, std::min(first + together, micro_batches)});
     }
@@ -91,15 +90,18 @@ class Step : public ProgramWriter {
     for (int mb = s.first; mb < s.end; ++mb) {
       s.dx[mb] = activation();
       const BufferId loss = new_loss();
-      backward_op(OpId::kHeadTrain, b, mb,
-                  {{kWeights, weights},
-                   {kInput, s.x[mb]},
-                   {kBatch, s.batch[mb].device},
-                   {kControl, catalog_.control},
-                   {kInputGradient, s.dx[mb]},
-                   {kLoss, loss}},
-                  3);
-      losses_.push_back(loss_on_host({.micro_batch = mb}, loss));
+      const Buffers gradients = contributions(b);
+      compute(OpId::kHeadTrain, b, mb,
+              {{kWeights, weights},
+               {kInput, s.x[mb]},
+               {kBatch, s.batch[mb].device},
+               {kControl, catalog_.control},
+               {kInputGradient, s.dx[mb]},
+               {kLoss, loss},
+               {kGradients, gradients}},
+              3);
+      losses_.push_back(loss_on_host({.micro_batch = mb}, loss));  // an update may ask for it
+      collect(b, mb, gradients);
     }
   }
 
@@ -153,10 +155,19 @@ class Step : public ProgramWriter {
 
   /// An op that computes the gradients of its block's segments, and where they go from there.
   void backward_op(OpId id, int b, int mb, Bindings operands, double forwards) {
-    Buffers contributions;
-    for (const int s : block(b).segments) contributions.push_back(contribution(s));
-    operands.emplace_back(kGradients, contributions);
+    const Buffers gradients = contributions(b);
+    operands.emplace_back(kGradients, gradients);
     compute(id, b, mb, std::move(operands), forwards);
+    collect(b, mb, gradients);
+  }
+
+  Buffers contributions(int b) {
+    Buffers all;
+    for (const int s : block(b).segments) all.push_back(contribution(s));
+    return all;
+  }
+
+  void collect(int b, int mb, const Buffers& contributions) {
     for (std::size_t i = 0; i < contributions.size(); ++i) {
       collect(block(b).segments[i], b, mb, contributions[i]);
     }
@@ -230,7 +241,9 @@ class Step : public ProgramWriter {
     for (const zero::Chunk& c : setup_.chunks[static_cast<std::size_t>(s)]) {
       gradient(s).chunks.push_back(part_of(whole, c.first_elem * elem, c.elems * elem));
     }
-    if (arriving()) update(s);
+    if (!arriving()) return;
+    if (!record_) begin_update();
+    update(s);
   }
 
   /// Of fp32 sums.
@@ -241,10 +254,11 @@ class Step : public ProgramWriter {
   bool arriving() const { return setup_.update == Update::kArriving; }
   BufferId new_record() { return transient(catalog_.records, catalog_.sizes.record); }
 
-  /// What is known of the step's update before its gradients are.
+  /// What is known of the step's update when the first gradient is whole: all but the others.
   void begin_update() {
     record_ = new_record();
-    op(OpId::kBeginUpdate, {}, {{kControl, catalog_.control}, {kRecord, record_}});
+    op(OpId::kBeginUpdate, {},
+       {{kControl, catalog_.control}, {kLoss, losses_}, {kRecord, *record_}});
   }
 
   void end_update() {
@@ -255,16 +269,16 @@ class Step : public ProgramWriter {
   void decide() {
     record_ = new_record();
     op(OpId::kDecide, {},
-       {{kControl, catalog_.control}, {kLoss, losses_}, {kNorms, norms_}, {kRecord, record_}});
+       {{kControl, catalog_.control}, {kLoss, losses_}, {kNorms, norms_}, {kRecord, *record_}});
   }
 
   /// Of a whole segment.
   void update(int s) {
-    BufferId record = record_;
+    BufferId record = *record_;
     if (setup_.decides_by_segment()) {
       record = new_record();
       op(OpId::kDecideSegment, {.segment = s},
-         {{kStepRecord, record_},
+         {{kStepRecord, *record_},
           {kNorms, norms_[static_cast<std::size_t>(s)]},
           {kRecord, record}});
     }
@@ -298,7 +312,7 @@ class Step : public ProgramWriter {
   std::vector<Gradient> gradients_;  // by segment
   Buffers losses_;                   // by micro-batch
   Buffers norms_;                    // by segment: the global order of grains
-  BufferId record_ = 0;              // of the step
+  std::optional<BufferId> record_;   // of the step
 };
 
 }  // namespace

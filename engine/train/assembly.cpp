@@ -122,7 +122,7 @@ Session::Assembly::Assembly(Session& s)
   }
   resources.trace = trace;
   driver = make_driver(s.job_.execution, resources, *handler);
-  watchdog.emplace(s.job_.watchdog, s.plan_.forecast.step_s, *driver, memory, s.job_.on_hang);
+  watchdog.emplace(s.job_.watchdog, s.plan_.forecast.seconds(), *driver, memory, s.job_.on_hang);
 }
 
 void Session::Assembly::note_workspace() {

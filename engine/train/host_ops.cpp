@@ -30,6 +30,12 @@ double norm_of(std::span<const double> sums) {
   return cpu_adam::global_norm({&sums, 1});
 }
 
+/// After a loss or a gradient that is not finite.
+std::string what_to_lower(std::int64_t loss_scale) {
+  return fmt::format("lower {}optimizer.lr or look at the data",
+                     loss_scale > 1 ? "precision.loss_scale, precision.min_loss_scale or " : "");
+}
+
 }  // namespace
 
 void HostOps::run(const OpBytes& op) {
@@ -110,8 +116,13 @@ double HostOps::clip_factor(double norm) const {
 }
 
 void HostOps::begin_update(const OpBytes& op) const {
-  op.values<Record>(Operand::kRecord).front() =
-      next_record(op.values<const Control>(Operand::kControl).front(), Tag::unpack(op.tag).step);
+  const Control& control = op.values<const Control>(Operand::kControl).front();
+  const Tag tag = Tag::unpack(op.tag);
+  const double loss = mean_loss(op, tag);
+  SLUICE_CHECK(std::isfinite(loss), kNonFinite,
+               fmt::format("step {}: loss {}; train.on_nonfinite is stop: {}", tag.step + 1, loss,
+                           what_to_lower(control.loss_scale)));
+  op.values<Record>(Operand::kRecord).front() = next_record(control, tag.step);
 }
 
 void HostOps::decide(const OpBytes& op) {
@@ -136,7 +147,8 @@ StepResult HostOps::sum_up(const OpBytes& op, const Control& control) const {
   std::vector<std::span<const double>> norms;
   for (const auto of_segment : op.all(Operand::kNorms)) {
     norms.push_back(OpBytes::as<const double>(of_segment));
-    result.largest_gnorm = std::max(result.largest_gnorm, norm_of(norms.back()) / scale);
+    const double norm = norm_of(norms.back()) / scale;
+    if (!(norm <= result.largest_gnorm)) result.largest_gnorm = norm;  // what is no number stays
   }
   result.loss = mean_loss(op, tag);
   result.gnorm = cpu_adam::global_norm(norms) / scale;
@@ -165,15 +177,13 @@ void HostOps::skip(Control& control, std::int64_t step, double loss, double gnor
   if (std::isfinite(loss) && lower_scale(rules_.loss_scale, control)) return;
   ++control.skipped_in_row;
   const bool stop = rules_.train.on_nonfinite == OnNonFinite::kStop;
-  SLUICE_CHECK(
-      !stop && control.skipped_in_row < rules_.train.max_skips, kNonFinite,
-      fmt::format("step {}: loss {}, gradient norm {}{}; {}: lower {}optimizer.lr or look at "
-                  "the data",
-                  step + 1, loss, gnorm, scale > 1 ? fmt::format(", loss scale {}", scale) : "",
-                  stop ? "train.on_nonfinite is stop"
-                       : fmt::format("{} skipped steps in a row, train.max_skips is {}",
-                                     control.skipped_in_row, rules_.train.max_skips),
-                  scale > 1 ? "precision.loss_scale, precision.min_loss_scale or " : ""));
+  SLUICE_CHECK(!stop && control.skipped_in_row < rules_.train.max_skips, kNonFinite,
+               fmt::format("step {}: loss {}, gradient norm {}{}; {}: {}", step + 1, loss, gnorm,
+                           scale > 1 ? fmt::format(", loss scale {}", scale) : "",
+                           stop ? "train.on_nonfinite is stop"
+                                : fmt::format("{} skipped steps in a row, train.max_skips is {}",
+                                              control.skipped_in_row, rules_.train.max_skips),
+                           what_to_lower(scale)));
 }
 
 void HostOps::decide_segment(const OpBytes& op) const {
@@ -181,10 +191,11 @@ void HostOps::decide_segment(const OpBytes& op) const {
   const auto norms = op.values<const double>(Operand::kNorms);
   const double norm = norm_of(norms) * step.clip;  // without the loss scale
   SLUICE_CHECK(!step.applied || std::isfinite(norm), kNonFinite,
-               fmt::format("step {}: the gradient of {} is not finite; the layers behind it are "
-                           "updated already (optimizer.update: arriving), so this run goes on from "
-                           "its last checkpoint: lower optimizer.lr or look at the data",
-                           step.step + 1, tensors_of_bad(op.where.segment, norms)));
+               fmt::format("step {}: the gradient of {} is not finite. Segments whose gradients "
+                           "came before it are updated already (optimizer.update is arriving): go "
+                           "on from the last checkpoint, if there is one, and {}",
+                           step.step + 1, tensors_of_bad(op.where.segment, norms),
+                           what_to_lower(static_cast<std::int64_t>(1 / step.clip))));
   Record& record = op.values<Record>(Operand::kRecord).front();
   record = step;
   record.clip *= static_cast<float>(clip_factor(norm));

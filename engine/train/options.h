@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <variant>
 
 #include "engine/base/units.h"
@@ -24,7 +23,7 @@ enum class OnNonFinite : std::uint8_t { kSkip, kStop };
 /// Which gradients one norm is of, and one factor for.
 enum class ClipScope : std::uint8_t {
   kGlobal,  ///< all
-  kSegment  ///< those of a segment: the embedding, a layer, the head
+  kSegment  ///< those of a segment: the embedding, a layer, the last norm, the head
 };
 
 struct TrainOptions {
@@ -58,16 +57,6 @@ struct LossScaleOptions {
 
 enum class OptimizerType : std::uint8_t { kAdamW, kAdam };
 
-/// The key of the run file that asks for every gradient of a step before its first update; empty:
-/// none does.
-inline std::string_view needs_all_gradients(const TrainOptions& train,
-                                            const LossScaleOptions& scale) {
-  if (train.gradient_clipping && train.clip_scope == ClipScope::kGlobal) return "train.clip_scope";
-  if (train.on_nonfinite == OnNonFinite::kSkip) return "train.on_nonfinite";
-  if (!scale.fixed) return "precision.loss_scale";
-  return {};
-}
-
 struct OptimizerOptions {
   OptimizerType type = OptimizerType::kAdamW;
   std::optional<schedule::Update> update;  ///< nullopt = auto: the plan chooses
@@ -76,6 +65,14 @@ struct OptimizerOptions {
   double eps = 1e-8;
   double weight_decay = 0.1;  ///< on tensors of two or more dimensions
 };
+
+/// What asks for every gradient of a step before its first update.
+enum class NeedsAll : std::uint8_t { kNothing, kOneNorm, kSkippedSteps, kLossScale };
+inline NeedsAll needs_all_gradients(const TrainOptions& train, const LossScaleOptions& scale) {
+  if (train.gradient_clipping && train.clip_scope == ClipScope::kGlobal) return NeedsAll::kOneNorm;
+  if (train.on_nonfinite == OnNonFinite::kSkip) return NeedsAll::kSkippedSteps;
+  return scale.fixed ? NeedsAll::kNothing : NeedsAll::kLossScale;
+}
 
 struct LimitOptions {
   std::optional<Bytes> max_write_total;  ///< to the nvme tier, by the run; nullopt = no limit

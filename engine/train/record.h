@@ -14,7 +14,7 @@ struct Control {
   std::int64_t scale_held = 0;      ///< updates applied with it since it was last changed
 };
 
-/// What `decide` decided; the update of the step derives from nothing else.
+/// What was decided, of a step or of one segment; its update derives from nothing else.
 struct Record {
   std::int64_t step = 0;  ///< steps before this one
   std::int64_t t = 0;     ///< of this update, if it is applied

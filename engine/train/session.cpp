@@ -117,7 +117,10 @@ schedule::Setup write_setup(const Job& job, bool documents) {
   setup.micro_batches = *job.train.gradient_accumulation_steps;
   setup.documents = documents;
   setup.update = job.optimizer.update.value_or(schedule::Update::kEnd);
-  setup.may_arrive = needs_all_gradients(job.train, job.loss_scale).empty();
+  setup.may_arrive = needs_all_gradients(job.train, job.loss_scale) == NeedsAll::kNothing;
+  SLUICE_CHECK(setup.may_arrive || setup.update != schedule::Update::kArriving, kConfig,
+               "optimizer.update is arriving, and clipping by one norm or skipping steps needs "
+               "every gradient before the first update");
   setup.picks_update = !job.optimizer.update;
   setup.clips_segments = job.train.gradient_clipping && job.train.clip_scope == ClipScope::kSegment;
   setup.sweep = setup.streams_params() ? setup.micro_batches : 1;
@@ -263,7 +266,7 @@ Session::~Session() = default;
 /// carry. The plan is the same either way.
 void Session::choose_verify(const plan::Rates& rates) {
   const auto checked = plan::step_seconds(plan_, plan::cost_model(rates, schedule::make_lanes()));
-  double& step = plan_.forecast.step_s;
+  const double step = plan_.forecast.step_s;
   const bool known = checked && step > 0;
   const double cost = known ? *checked / step - 1 : 0;
   nvme::Verify& verify = job_.aio.verify;
@@ -276,7 +279,7 @@ void Session::choose_verify(const plan::Rates& rates) {
     checks_ += fmt::format(", XXH3 at {:.1f} GB/s of a core", rates.checks / 1e9);
   }
   if (known) checks_ += fmt::format(", {:.1f}% of the simulated step", 100 * cost);
-  if (known && checks) step = *checked;
+  if (known && checks) plan_.forecast.checked_s = checked;
 }
 
 /// What would be refused when the files are made, found before there is anything to remove.

@@ -38,7 +38,7 @@ TEST(Report, SaysHowLongAStepTakesAndWhatMoreMemoryWouldBuy) {
                    {{prefetch::Tier::kGpu, 1_GiB, 12.33}, {prefetch::Tier::kCpu, 1_GiB, 11.1}}};
   EXPECT_THAT(
       report(plan),
-      ::testing::EndsWith("\nsimulated step: 12.3 s, bound nvme-write 92%, update end"
+      ::testing::EndsWith("\nsimulated step: 12.3 s, bound nvme-write 92%, optimizer.update end"
                           "\n1.0 GiB more of tiers.gpu.limit: nothing"
                           "\n1.0 GiB more of tiers.cpu.limit: step 12.3 -> 11.1 s (simulated)"));
 }
@@ -46,18 +46,26 @@ TEST(Report, SaysHowLongAStepTakesAndWhatMoreMemoryWouldBuy) {
 TEST(Report, SaysWhatAnotherTimeOfTheUpdateWouldTake) {
   Plan plan = plan_of({2_GiB, 4_GiB, 0}, {3_GiB, 5_GiB, 0}, {6_GiB, 8_GiB, 0});
   plan.forecast = {10, "cpu", 0.9, {}};
-  plan.forecast.alternatives = {{schedule::Update::kArriving, true, 8, {4_GiB, 2_GiB, 0}}};
-  EXPECT_THAT(report(plan), ::testing::EndsWith(
-                                "bound cpu 90%, update end\noptimizer.update: arriving would take "
-                                "0.80x the time, 1.0 GiB more of tiers.gpu, 3.0 GiB less of "
-                                "tiers.cpu"));
-  plan.forecast.alternatives = {{schedule::Update::kArriving, false, 10, {3_GiB, 5_GiB, 0}}};
-  EXPECT_THAT(report(plan), ::testing::EndsWith(
-                                "arriving would take 1.00x the time; it needs train.on_nonfinite: "
-                                "stop, and train.clip_scope: segment or no clipping"));
-  plan.setup.update = schedule::Update::kArriving;
+  const auto expect_end = [&](const plan::Alternative& other, const std::string& end) {
+    plan.forecast.alternatives = {other};
+    EXPECT_THAT(report(plan), ::testing::EndsWith(end));
+  };
+  const auto arriving = schedule::Update::kArriving;
+  expect_end({arriving, true, true, 8, {4_GiB, 2_GiB, 0}},
+             "bound cpu 90%, optimizer.update end\noptimizer.update: arriving would take 0.80x the "
+             "time, 1.0 GiB more of tiers.gpu, 3.0 GiB less of tiers.cpu");
+  expect_end({arriving, false, true, 10, {3_GiB, 5_GiB, 0}},
+             "arriving would take 1.00x the time; not with this run's clipping and skipping: "
+             "docs/update.md");
+  expect_end({.update = arriving, .allowed = true}, "\noptimizer.update: arriving would not fit");
+  expect_end({.update = arriving, .allowed = true, .fits = true},
+             "arriving is not known, a step is too long to be simulated that often");
+  plan.forecast.checked_s = 20;  // what it is compared with makes no checks
+  expect_end({arriving, true, true, 8, {3_GiB, 5_GiB, 0}}, "0.80x the time");
+  EXPECT_THAT(report(plan), ::testing::HasSubstr("simulated step: 20 s"));
+  plan.setup.update = arriving;
   plan.forecast.alternatives = {};
-  EXPECT_THAT(report(plan), ::testing::EndsWith("bound cpu 90%, update arriving"));
+  EXPECT_THAT(report(plan), ::testing::EndsWith("bound cpu 90%, optimizer.update arriving"));
 }
 
 /// 5 GB in 10 s are 43.2 TB a day.
@@ -77,7 +85,7 @@ TEST(Report, SaysWhatDrivesMoveAndAreWornByAndWhereThatIsHidden) {
   plan.programs.step = step;
   plan.forecast = {10, "nvme-write", 0.9, {}, {9, 12345.4}};
   const std::string first =
-      "bound nvme-write 90%, update end\n"
+      "bound nvme-write 90%, optimizer.update end\n"
       "drives: 7 GB read and 5 GB written each step, 43.2 TB a day at that pace\n"
       "drives: 9 s of each step; ";
   EXPECT_THAT(report(plan),

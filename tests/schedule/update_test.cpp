@@ -80,28 +80,24 @@ TEST_P(Arriving, ASegmentIsUpdatedRightBehindItsGradient) {
     for (std::size_t adams = 0; adams < run.setup.chunks[static_cast<std::size_t>(s)].size();) {
       ++op;
       ASSERT_NE(op, ops.end());
+      if (schedule::id_of(*op) == OpId::kBeginUpdate) continue;
       EXPECT_EQ(op->where.segment, s) << describe(*op);
       if (schedule::id_of(*op) == OpId::kAdam) ++adams;
     }
   }
 }
 
-/// The serial run has room for the gradients of few segments, whatever the number of layers: three
-/// of a tied model, whose embedding waits for its second use.
-TEST_P(Arriving, GradientsOfFewSegmentsHaveASlotAtATime) {
+TEST_P(Arriving, TheGradientsOfAllLayersTakeOneSlot) {
   const Written run(GetParam());
-  const auto pools = minimum_pools(run);
-  Bytes gradients = 0, all = 0;
-  for (std::size_t i = 0; i < pools.size(); ++i) {
-    if (run.catalog.tags[i] != prefetch::MemoryTag::kGradient) continue;
-    if (pools[i].tier == run.catalog.routes[0].home) gradients += pools[i].slot * pools[i].slots;
-  }
-  for (const auto& route : run.catalog.routes) {
-    const auto s = static_cast<int>(&route - run.catalog.routes.data());
-    all += run.setup.segment_elems(s) * size_of(route.dtype) * static_cast<Bytes>(route.uses);
-  }
-  const Bytes layer = run.setup.segment_elems(1) * size_of(run.catalog.routes[1].dtype);
-  EXPECT_LE(gradients + layer, all) << "no layer less than the whole model";
+  const auto& segments = run.setup.model->segments;
+  const auto layer = std::ranges::find(segments, 0, &shape::Segment::layer) - segments.begin();
+  const auto& route = run.catalog.routes[static_cast<std::size_t>(layer)];
+  const Bytes bytes = run.setup.segment_elems(static_cast<int>(layer)) * size_of(route.dtype);
+  EXPECT_EQ(minimum_pools(run)[run.catalog.gradients.at(bytes)].slots, 1U);
+  Placement at_the_end = GetParam();
+  at_the_end.update = Update::kEnd;
+  const Written end(at_the_end);
+  EXPECT_EQ(minimum_pools(end)[end.catalog.gradients.at(bytes)].slots, 3U);
 }
 
 TEST_P(Arriving, WhatTheStepTellsComesLastAndFromAllOfIt) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <tuple>
+#include <vector>
 
 #include "cpu_adam/optimizer.h"
 #include "engine/base/error.h"
@@ -118,13 +119,48 @@ INSTANTIATE_TEST_SUITE_P(Updates, Arriving, testing::Values(Update::kArriving));
 /// The spoiled gradient is a layer's: the head is updated by then, that layer and those before it
 /// are not.
 TEST_P(Arriving, AGradientThatIsNotFiniteEndsTheRunBeforeItsSegmentIsTouched) {
-  test::expect_error(Errc::kNonFinite,
-                     {"step 3: the gradient of ", "is not finite", "its last checkpoint"},
-                     [&] { observe(job_, {.spoiled_steps = {2}}); });
-  const auto before = squares(1), then = squares(2);
-  EXPECT_FALSE(then.empty());
-  EXPECT_LT(then.size(), before.size());
-  for (const auto& [segment, sum] : then) EXPECT_TRUE(std::isfinite(sum)) << segment;
+  test::expect_error(
+      Errc::kNonFinite,
+      {"step 3: the gradient of model.layers.2.", "is not finite", "the last checkpoint"},
+      [&] { observe(job_, {.spoiled_steps = {2}}); });
+  std::vector<std::int32_t> updated;
+  for (const auto& [segment, sum] : squares(2)) {
+    updated.push_back(segment);
+    EXPECT_TRUE(std::isfinite(sum)) << segment;
+  }
+  EXPECT_THAT(updated, testing::ElementsAre(4, 5, 6));  // behind layer 2, which is segment 3
+}
+
+TEST_P(Arriving, ALossThatIsNotFiniteEndsTheRunBeforeAnyUpdate) {
+  seen_.spoiled_step = 2;
+  test::expect_error(Errc::kNonFinite, {"step 3: loss inf", "train.on_nonfinite is stop"},
+                     [&] { observe(job_); });
+  EXPECT_FALSE(squares(1).empty());
+  EXPECT_TRUE(squares(2).empty());
+}
+
+TEST_P(Arriving, WithoutClippingHasTheBitsOfTheEnd) {
+  job_.train.gradient_clipping = std::nullopt;
+  const Fingerprint arriving = run(job_);
+  job_.optimizer.update = Update::kEnd;
+  EXPECT_EQ(arriving, run(job_));
+  EXPECT_TRUE(arriving.largest_norms.empty());
+}
+
+TEST_P(Arriving, IsRefusedWhereAllGradientsAreNeeded) {
+  job_.train.clip_scope = ClipScope::kGlobal;
+  test::expect_error(Errc::kConfig, {"optimizer.update is arriving", "clipping by one norm"},
+                     [&] { make_session(job_); });
+}
+
+/// A norm that is no number is the largest, wherever it stands.
+TEST(BySegmentAtTheEnd, TellsANormThatIsNotFinite) {
+  const TempFolder folder;
+  Job job = tiny_job(folder, tiny_llama());
+  job.train.clip_scope = ClipScope::kSegment;
+  const Observed run = observe(job, {.spoiled_steps = {2}});
+  EXPECT_FALSE(std::isfinite(*run.records[2].largest_gnorm));
+  EXPECT_TRUE(std::isfinite(*run.records[1].largest_gnorm));
 }
 
 /// Less host memory than the gradients of the whole model take.
