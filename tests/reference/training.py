@@ -1,5 +1,6 @@
 """The run of a case in plain PyTorch: torch's own optimizers, the documented learning rate."""
 import math
+import re
 
 import torch
 import torch.nn.functional as F
@@ -54,6 +55,28 @@ def cross_entropy(case, weights, tokens):
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
 
+def segment_of(name):
+    """A layer, or what stands outside of them by itself: an embedding, the last norm, the head."""
+    layer = re.match(r".*\.\d+(?=\.)", name)
+    return layer[0] if layer else name.rpartition(".")[0]
+
+
+def clip_gradients(case, masters):
+    """The norms before it and the factors, of each segment or of all as one."""
+    groups = {}
+    for name, p in masters.items():
+        group = segment_of(name) if case.clip_scope == "segment" else "all"
+        groups.setdefault(group, []).append(p.grad)
+    norms, factors = {}, {}
+    for group, gradients in groups.items():
+        norm = math.sqrt(sum(g.double().pow(2).sum().item() for g in gradients))
+        limit = math.inf if case.clipping is None else case.clipping
+        norms[group], factors[group] = norm, min(1.0, limit / (norm + 1e-6))
+        for g in gradients:
+            g *= factors[group]
+    return norms, factors
+
+
 def train(case, initial, samples, order, validation):
     """One dict per step, with the keys of metrics.jsonl; and the weights at the end."""
     masters = {name: torch.nn.Parameter(torch.from_numpy(value.copy()))
@@ -71,19 +94,19 @@ def train(case, initial, samples, order, validation):
             loss += part.item()
         for p in masters.values():
             p.grad /= scale.value
-        norm = math.sqrt(sum(p.grad.double().pow(2).sum().item() for p in masters.values()))
-        clip = 1.0 if case.clipping is None else min(1.0, case.clipping / (norm + 1e-6))
+        norms, factors = clip_gradients(case, masters)
+        norm = math.hypot(*norms.values())
         lr = learning_rate(case.schedule, case.optimizer["lr"], step, case.steps)
-        for p in masters.values():
-            p.grad *= clip
         for group in optimizer.param_groups:
             group["lr"] = lr
         finite = math.isfinite(norm)
         if finite:
             optimizer.step()
         optimizer.zero_grad()
-        line = dict(step=step + 1, loss=loss, gnorm=norm, clip=clip, lr=lr, skipped=not finite,
-                    tokens=case.batch * case.accumulation * samples.seq)
+        line = dict(step=step + 1, loss=loss, gnorm=norm, factors=factors, lr=lr,
+                    skipped=not finite, tokens=case.batch * case.accumulation * samples.seq)
+        if case.clip_scope == "segment":
+            line["largest_gnorm"] = max(norms.values())
         if scale.tried:
             line["loss_scale"] = scale.value
         scale.update(finite)
