@@ -36,22 +36,29 @@ class Scratch {
   std::string path_;
 };
 
-/// `bench FIRST [MORE ...]`, with `usage` to say what these are; the exit code.
+/// `bench` in a process that is made for it; the exit code.
 template <class Bench>
-int run_bench(int argc, char** argv, const char* usage, Bench bench) {
+int run_bench(char** argv, Bench bench) {
   tensor::require_process_environment(argv);
   app::prepare_process();
-  if (argc < 2) {
-    fmt::print(stderr, "usage: {} {}\n", argv[0], usage);
-    return 2;
-  }
   try {
-    bench(std::string(argv[1]), std::vector<std::string>(argv + 2, argv + argc));
+    bench();
     return 0;
   } catch (const Error& e) {
     log::error(e.what());
     return exit_code(e.code);
   }
+}
+
+/// `bench FIRST [MORE ...]`, with `usage` to say what these are.
+template <class Bench>
+int run_bench(int argc, char** argv, const char* usage, Bench bench) {
+  if (argc < 2) {
+    fmt::print(stderr, "usage: {} {}\n", argv[0], usage);
+    return 2;
+  }
+  return run_bench(
+      argv, [&] { bench(std::string(argv[1]), std::vector<std::string>(argv + 2, argv + argc)); });
 }
 
 }  // namespace sluice
