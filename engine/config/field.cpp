@@ -122,7 +122,8 @@ std::vector<Field> train_fields() {
           "Samples per step: the micro-batch size times the micro-batches per step", &C::train,
           &T::train_batch_size),
       key("train.gradient_clipping", or_null(number(0, 1e30, Ends::kOpenLow)),
-          "A gradient whose norm (train.clip_scope says of what) is larger than this is scaled down "
+          "A gradient whose norm (train.clip_scope says of what) is larger than this is scaled "
+          "down "
           "to it; null never scales it",
           &C::train, &T::gradient_clipping),
       key("train.clip_scope",

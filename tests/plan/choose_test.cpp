@@ -1,4 +1,5 @@
-/// What a setup leaves open: the chunks of auto, and how many layers keep their forward.
+/// What a setup leaves open: when the optimizer works, the chunks of auto, and how many layers keep
+/// their forward.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/plan/draft.h"
 #include "tests/plan/plans.h"
 
 namespace sluice::testing {
@@ -144,6 +146,79 @@ TEST(Choose, LetsAsManyLayersKeepTheirForwardAsFitTheDevice) {
   auto told = setup;
   told.homes.recompute = schedule::Recompute::kEveryLayer;
   EXPECT_EQ(make_plan(told, kPlenty).setup.kept_layers, 0);
+}
+
+/// Three micro-batches and state on nvme; clipped by segment.
+Setup open_update(const Placement& placement = {}) {
+  Setup setup = setup_of(placement);
+  setup.clips_segments = setup.may_arrive = setup.picks_update = true;
+  return setup;
+}
+
+TEST(Update, IsTheShorterOneOfThoseAllowed) {
+  plan::Rates slow_adam;
+  slow_adam.adam = 1e6;
+  slow_adam.nvme_read = slow_adam.nvme_write = {1e12, 1e12};
+  slow_adam.flops = 1e9;
+  slow_adam.op_s = 1e-7;
+  plan::Rates slow_drives = slow_adam;
+  slow_drives.adam = 1e12;
+  slow_drives.nvme_read = slow_drives.nvme_write = {1e6, 1e6};
+  for (const plan::Rates& rates : {slow_adam, slow_drives}) {
+    const auto cost = plan::cost_model(rates, schedule::make_lanes());
+    const auto planned = [&](const auto& setup) {
+      return plan::make_plan(setup, kPlenty, 0, cost);
+    };
+    const Plan open = planned(open_update());
+    const Plan end = planned(plan::with_update(open_update(), schedule::Update::kEnd));
+    const Plan arriving = planned(plan::with_update(open_update(), schedule::Update::kArriving));
+    EXPECT_LE(open.forecast.step_s, 1.01 * std::min(end.forecast.step_s, arriving.forecast.step_s));
+    const bool arrives = open.setup.update == schedule::Update::kArriving;
+    ASSERT_EQ(open.forecast.alternatives.size(), 1U);
+    const plan::Alternative& other = open.forecast.alternatives.front();
+    EXPECT_EQ(other.update, arrives ? schedule::Update::kEnd : schedule::Update::kArriving);
+    EXPECT_TRUE(other.allowed);
+    EXPECT_TRUE(other.fits);
+    const Plan& asked = arrives ? end : arriving;
+    EXPECT_EQ(other.step_s, asked.forecast.step_s);
+    EXPECT_EQ(other.planned, asked.planned);
+  }
+}
+
+/// Computing takes nearly all of the step: of one micro-batch gradients are the most, of many their
+/// block inputs.
+TEST(Update, TakesLessMemoryWhereTimesAreAlike) {
+  plan::Rates slow;
+  slow.flops = 1e3;
+  const auto cost = plan::cost_model(slow, schedule::make_lanes());
+  const auto memory = [](const BytesByTier& bytes) {
+    return bytes[index(Tier::kGpu)] + bytes[index(Tier::kCpu)];
+  };
+  for (const auto& [micro_batches, update] :
+       {std::pair{1, schedule::Update::kArriving}, {256, schedule::Update::kEnd}}) {
+    const auto setup = open_update({.param = ParamHome::kNone, .micro_batches = micro_batches});
+    const Plan p = plan::make_plan(setup, kPlenty, 0, cost);
+    EXPECT_EQ(p.setup.update, update);
+    const plan::Alternative& other = p.forecast.alternatives.at(0);
+    EXPECT_NEAR(*other.step_s, p.forecast.step_s, 0.01 * p.forecast.step_s);
+    EXPECT_LT(memory(p.planned), memory(other.planned));
+  }
+}
+
+TEST(Update, SaysWhatIsNotAllowedAndWhatDoesNotFit) {
+  auto setup = open_update({.micro_batches = 1});
+  setup.may_arrive = false;
+  const Plan whole = make_plan(setup, kPlenty);
+  EXPECT_EQ(whole.setup.update, schedule::Update::kEnd);
+  EXPECT_FALSE(whole.forecast.alternatives.at(0).allowed);
+  EXPECT_TRUE(whole.forecast.alternatives.at(0).fits);
+  Limits tight = kPlenty;
+  tight.tiers[index(Tier::kCpu)] = require_minimum(setup, kPlenty, 0)[index(Tier::kCpu)] - 1;
+  setup.may_arrive = true;
+  const Plan less = make_plan(setup, tight);
+  EXPECT_EQ(less.setup.update, schedule::Update::kArriving);
+  EXPECT_FALSE(less.forecast.alternatives.at(0).fits);
+  EXPECT_TRUE(less.forecast.alternatives.at(0).allowed);
 }
 
 }  // namespace
