@@ -67,6 +67,12 @@ std::vector<Setup> cuts_of(const Setup& setup, std::int64_t evaluation_batches) 
   return cuts;
 }
 
+bool fits(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches,
+          Budget& budget) {
+  const auto smallest = smallest_draft(setup, limits, evaluation_batches, budget);
+  return smallest && missing(*smallest, limits) == 0;
+}
+
 }  // namespace
 
 Search search(const Plan& draft, std::int64_t evaluation_batches, Wanted wanted,
@@ -74,6 +80,11 @@ Search search(const Plan& draft, std::int64_t evaluation_batches, Wanted wanted,
   Search found{std::nullopt, draft};
   Bytes least = kEndless;
   Budget half(budget.left() / 2);
+  using schedule::Update;
+  const Update update = draft.setup.update == Update::kEnd ? Update::kArriving : Update::kEnd;
+  if (fits(with_update(draft.setup, update), draft.limits, evaluation_batches, half)) {
+    found.update = update;
+  }
   std::vector<Setup> others = alternatives(draft.setup);
   if (wanted == Wanted::kAny) std::ranges::reverse(others);
   for (const Setup& other : others) {

@@ -17,11 +17,14 @@ struct Search {
   std::optional<Plan> fitting;  ///< as it was wanted
   Plan nearest;                 ///< lacks the least
   bool complete = true;         ///< the budget afforded all of them
+  /// With the optimizer working at this other time the draft's own placement fits.
+  std::optional<schedule::Update> update{};
 };
 
 /// Looks at every other placement of a draft that its limits cannot hold: with as few micro-batches
 /// together as the draft has; with its chunks, and with small ones if it needs them and there are
-/// not too many. Any of them is found soonest where most is offloaded. Takes half of what the
+/// not too many; and at its own with the optimizer working at another time. Any of them is found
+/// soonest where most is offloaded. Takes half of what the
 /// budget has left: to write a unit takes twice as long as to simulate it.
 Search search(const Plan& draft, std::int64_t evaluation_batches, Wanted wanted,
               const Budget& budget);

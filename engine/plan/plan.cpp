@@ -107,11 +107,16 @@ prefetch::BytesByTier require_minimum(const Setup& setup, const Limits& limits,
 
 void require_any_placement(const Setup& setup, const Limits& limits,
                            std::int64_t evaluation_batches) {
-  Budget budget(kPlanningWork);
-  const auto draft = smallest_draft(setup, limits, evaluation_batches, budget);
-  if (missing(*draft, limits) == 0) return;
-  const Search found = search(*draft, evaluation_batches, Wanted::kAny, budget);
-  if (!found.fitting) throw refusal(*draft, found);
+  std::optional<Error> refused;
+  for (const Setup& choice : update_choices(setup)) {
+    Budget budget(kPlanningWork);
+    const auto draft = smallest_draft(choice, limits, evaluation_batches, budget);
+    if (missing(*draft, limits) == 0) return;
+    const Search found = search(*draft, evaluation_batches, Wanted::kAny, budget);
+    if (found.fitting) return;
+    refused = refusal(*draft, found);
+  }
+  throw Error(*refused);
 }
 
 Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches,

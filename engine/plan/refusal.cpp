@@ -156,6 +156,10 @@ Error refusal(const Plan& draft, const Search& found) {
       below += "\n  the nearest placement" + nearest + "\n  lacks" + lacks(found.nearest);
     }
   }
+  if (found.update) {
+    below += fmt::format("\n  optimizer.update: {} would fit as it is (docs/update.md)",
+                         schedule::name_of(*found.update));
+  }
   if (draft.setup.workspace == 0 && tier.value_or(Tier::kGpu) == Tier::kGpu) {
     also.emplace_back("a workspace comes on top, which is measured when the rest fits");
   }

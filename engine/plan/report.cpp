@@ -92,8 +92,8 @@ std::string sweep(const Plan& plan) {
   if (fixed || setup.micro_batches == 1) return {};
   const auto times = div_ceil(static_cast<std::uint64_t>(setup.micro_batches),
                               static_cast<std::uint64_t>(setup.sweep));
-  const std::string together = fmt::format(
-      "\n{} of {} micro-batches go through the layers together", setup.sweep, setup.micro_batches);
+  std::string together = fmt::format("\n{} of {} micro-batches go through the layers together",
+                                     setup.sweep, setup.micro_batches);
   if (!setup.streams_params()) return together;
   return together + fmt::format(": weights are fetched {} a step, for forward and for backward",
                                 times == 1 ? "once" : fmt::format("{} times", times));

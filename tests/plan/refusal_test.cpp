@@ -15,6 +15,7 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string refusal(const schedule::Setup& setup, const Limits& limits) {
   try {
@@ -184,6 +185,21 @@ TEST(Refusal, SaysItInThreeLinesOf120CharactersAndATable) {
     for (const std::string& line : lines_of(words)) EXPECT_LE(line.size(), 120U) << line;
     EXPECT_LE(lines_of(words).size(), 4U) << words;
   }
+}
+
+/// Gradients of the whole model do not fit, those of a layer do; and the other way round block
+/// inputs of all micro-batches.
+TEST(Refusal, SaysWhenTheOptimizerWouldHaveToWork) {
+  const auto at_the_end = setup_of({.micro_batches = 1});
+  EXPECT_THAT(refusal_one_byte_below(at_the_end, Tier::kCpu),
+              HasSubstr("\n  optimizer.update: arriving would fit as it is (docs/update.md)"));
+  EXPECT_THAT(refusal_one_byte_below(at_the_end, Tier::kNvme), Not(HasSubstr("optimizer.update")));
+  const auto arriving = setup_of({.param = ParamHome::kNone,
+                                  .gradient = GradientHome::kNone,
+                                  .update = schedule::Update::kArriving,
+                                  .micro_batches = 64});
+  EXPECT_THAT(refusal_one_byte_below(arriving, Tier::kGpu),
+              HasSubstr("\n  optimizer.update: end would fit as it is (docs/update.md)"));
 }
 
 TEST(Refusal, NamesThePlacementThatFitsWithTheLeastTraffic) {
