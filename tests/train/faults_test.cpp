@@ -83,20 +83,28 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
     schedule::GradientHome gradient;
     schedule::OptimizerHome state;
     schedule::ActivationHome activation;
+    schedule::Update update = schedule::Update::kEnd;
   };
   using schedule::ActivationHome, schedule::GradientHome, schedule::OptimizerHome,
       schedule::ParamHome;
   // Weights at home on the host are fetched, those on the device published and their layers kept,
   // those on nvme read and written; so are activations there. With gradients on the device its
   // norms come back; with state there it is fetched, and what reads it or comes of it comes back.
-  for (const auto& [param, gradient, state, activation] :
+  // Updates that arrive have records of their own.
+  for (const auto& [param, gradient, state, activation, update] :
        {Homes{ParamHome::kCpu, GradientHome::kCpu, OptimizerHome::kNvme, ActivationHome::kNone},
         Homes{ParamHome::kNone, GradientHome::kNone, OptimizerHome::kNvme, ActivationHome::kNone},
-        Homes{ParamHome::kNvme, GradientHome::kCpu, OptimizerHome::kNone, ActivationHome::kNvme}}) {
+        Homes{ParamHome::kNvme, GradientHome::kCpu, OptimizerHome::kNone, ActivationHome::kNvme,
+              schedule::Update::kArriving}}) {
     job.homes.offload_param = param;
     job.homes.offload_gradient = gradient;
     job.homes.offload_optimizer = state;
     job.homes.offload_activation = activation;
+    job.optimizer.update = update;
+    if (update == schedule::Update::kArriving) {
+      job.train.clip_scope = ClipScope::kSegment;
+      job.train.on_nonfinite = OnNonFinite::kStop;
+    }
     TrappedHandler::Counts ops;
     ASSERT_EQ(run_into(job, {}, ops).code, std::nullopt);
     for (const auto& [kind, count] : ops) {
