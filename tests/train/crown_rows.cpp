@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -89,11 +90,12 @@ CrownRow row_of(const Row& row, const std::vector<Homes>& homes,
           .engine = kEngines[row[kEngine]]};
 }
 
-/// A row with a value that no kept row has, and every sixth of the others.
+/// A row with a value that no kept row has, and so many of each wiring.
+constexpr std::size_t kOfEachWiring = 3;
 std::vector<Row> reduced(const std::vector<Row>& rows, const std::vector<Homes>& homes) {
   std::vector<Row> kept;
   std::set<std::pair<std::size_t, std::size_t>> seen;
-  std::size_t others = 0;
+  std::map<std::array<std::size_t, 4>, std::size_t> of_wiring;
   for (const Row& row : rows) {
     std::size_t fresh = 0;
     const auto show = [&](std::size_t what, std::size_t value) {
@@ -107,7 +109,11 @@ std::vector<Row> reduced(const std::vector<Row>& rows, const std::vector<Homes>&
     show(kAxes + 1, static_cast<std::size_t>(h.gradient));
     show(kAxes + 2, static_cast<std::size_t>(h.state));
     show(kAxes + 3, static_cast<std::size_t>(h.activation));
-    if (fresh > 0 || others++ % 6 == 0) kept.push_back(row);
+    std::size_t& others =
+        of_wiring[{row[kTied], row[kCompute], row[kAccumulates], row[kBySegment]}];
+    if (fresh == 0 && others >= kOfEachWiring) continue;
+    ++others;
+    kept.push_back(row);
   }
   return kept;
 }
