@@ -5,7 +5,8 @@ usage: load_checkpoint.py CHECKPOINT [TENSOR...]
 
 Without a TENSOR it lists them; of those named it prints statistics. Needs numpy and safetensors,
 nothing of sluice. What the files hold is docs/checkpoints.md; sums are not looked at here
-(`sluice checkpoint verify`). In a program:
+(`sluice checkpoint verify`), nor the gradient of an update that is still to come: the state is
+without it. In a program:
 
     from load_checkpoint import Checkpoint
     checkpoint = Checkpoint("runs/chat/checkpoints/step-500")
@@ -20,7 +21,7 @@ import numpy as np
 from safetensors import safe_open
 
 PARTS = ("master", "m", "v")
-VERSION = 1
+VERSIONS = (1, 2)
 
 
 class Checkpoint:
@@ -31,14 +32,19 @@ class Checkpoint:
         if not (self.folder / "COMPLETE").is_file():
             raise ValueError(f"{self.folder} is no complete checkpoint: it has no file COMPLETE")
         self.manifest = json.loads((self.folder / "manifest.json").read_text())
-        if self.manifest["version"] != VERSION:
-            raise ValueError(f"{self.folder}: format {self.manifest['version']}, not {VERSION}")
+        if self.manifest["version"] not in VERSIONS:
+            raise ValueError(f"{self.folder}: format {self.manifest['version']}, not one of "
+                             f"{VERSIONS}")
         self._tensors = {tensor["name"]: (index, tensor)
                          for index, segment in enumerate(self.manifest["segments"])
                          for tensor in segment["tensors"]}
 
     def names(self):
         return list(self._tensors)
+
+    def pending(self):
+        """Of the update of the last step, where it is still to come: "applied", or "skipped"."""
+        return self.manifest["position"].get("pending")
 
     def shape(self, name):
         return tuple(self._tensors[name][1]["shape"])
@@ -68,7 +74,8 @@ def main(folder, *names):
     if unknown:
         raise ValueError(f"{folder} has no tensor {unknown[0]}; without one, all are listed")
     if not names:
-        print(f"step {checkpoint.manifest['position']['step']}")
+        waits = ", its update pending" if checkpoint.pending() else ""
+        print(f"step {checkpoint.manifest['position']['step']}{waits}")
     for name in names or checkpoint.names():
         print(name, list(checkpoint.shape(name)))
         for part, values in checkpoint.read(name).items() if names else ():

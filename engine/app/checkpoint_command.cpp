@@ -30,6 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::Found;
 using checkpoint::Manifest;
+using checkpoint::Record;
 using checkpoint::StateReader;
 
 /// Sums and rounding by all cores.
@@ -74,20 +75,37 @@ Bytes size_of(const fs::path& folder) {
   return bytes;
 }
 
-/// What can be said without reading its state; empty: it is complete.
-std::string why_not_complete(const fs::path& checkpoint) {
-  try {
-    (void)StateReader(checkpoint, {}).model();
-    return {};
-  } catch (const Error& e) {
-    return e.what();
-  }
+Bytes bytes_of(const std::vector<Record>& records) {
+  Bytes bytes = 0;
+  for (const Record& record : records) bytes += record.bytes();
+  return bytes;
 }
 
-Bytes state_bytes(const Manifest& manifest) {
-  Bytes bytes = 0;
-  for (const auto& record : manifest.records) bytes += record.bytes();
-  return bytes;
+/// "5 MiB in 3 records of 1 files".
+std::string summary_of(const std::vector<Record>& records) {
+  const std::size_t files = records.empty() ? 0 : records.back().file + 1 - records.front().file;
+  return fmt::format("{} in {} records of {} files", format_bytes(bytes_of(records)),
+                     records.size(), files);
+}
+
+/// Of an update that is still to come; empty: there is none.
+std::string what_is_pending(const checkpoint::Position& position) {
+  using Pending = checkpoint::Position::Pending;
+  if (position.pending == Pending::kNone) return {};
+  return fmt::format("the update of step {} is pending{}", position.step,
+                     position.pending == Pending::kSkipped ? ", and will be skipped" : "");
+}
+
+/// Whether it is complete, as far as can be said without reading its state.
+std::string completeness(const fs::path& checkpoint) {
+  try {
+    const StateReader reader(checkpoint, {});
+    (void)reader.model();
+    const std::string pending = what_is_pending(reader.manifest().position);
+    return pending.empty() ? "complete" : "complete; " + pending;
+  } catch (const Error& e) {
+    return fmt::format("not complete: {}", e.what());
+  }
 }
 
 /// Says what it finds; whether all is as it was written.
@@ -103,10 +121,11 @@ bool verify(const fs::path& folder, const Threads& threads) {
     const Nanos begin = now_ns();
     checkpoint::scan_state(reader, threads.each(), {[](const auto&) {}, damaged});
     const double seconds = to_seconds(now_ns() - begin);
-    const Bytes bytes = state_bytes(reader.manifest());
+    const Manifest& m = reader.manifest();
+    const Bytes bytes = bytes_of(m.records) + bytes_of(m.gradients);
     fmt::print("{}: {}; {} records, {} read at {:.2f} GB/s\n", folder.string(),
-               whole ? "whole" : "damaged", reader.manifest().records.size(), format_bytes(bytes),
-               static_cast<double>(bytes) / 1e9 / seconds);
+               whole ? "whole" : "damaged", m.records.size() + m.gradients.size(),
+               format_bytes(bytes), static_cast<double>(bytes) / 1e9 / seconds);
   } catch (const Error& e) {
     if (e.code != Errc::kCheckpoint && e.code != Errc::kIo) throw;
     damaged(e);
@@ -123,11 +142,21 @@ void show_state(const Manifest& m) {
                  tensor.offset_elems);
     }
   }
-  fmt::print("\nrecords: XXH3, file, byte, bytes; master, m and v of which elements\n");
-  for (const auto& r : m.records) {
-    fmt::print("  {} {} {:>12} {:>10}  {}[{}:{}]\n", checkpoint::hex(r.sum), m.files[r.file],
+  const auto show_record = [&](const Record& r) {
+    fmt::print("  {} {} {:>12} {:>10}  {}[{}:{}]", checkpoint::hex(r.sum), m.files[r.file],
                r.offset, r.bytes(), m.segments[static_cast<std::size_t>(r.segment)].name,
                r.first_elem, r.end_elem());
+  };
+  fmt::print("\nrecords: XXH3, file, byte, bytes; master, m and v of which elements\n");
+  for (const Record& r : m.records) {
+    show_record(r);
+    fmt::print("\n");
+  }
+  if (m.gradients.empty()) return;
+  fmt::print("\ngradients: the same; dtype, and what the update multiplies them by\n");
+  for (const Record& r : m.gradients) {
+    show_record(r);
+    fmt::print(" {} {}\n", name_of(r.dtype), r.factor);
   }
 }
 
@@ -148,6 +177,8 @@ void export_weights(const std::string& checkpoint, const std::string& out,
   writer.finish();
   fmt::print("{}: {} weights of step {}, from {}\n", out, name_of(flags.dtype),
              reader.manifest().position.step, reader.folder().string());
+  const std::string pending = what_is_pending(reader.manifest().position);
+  if (!pending.empty()) fmt::print("{}: the weights are without it\n", pending);
 }
 
 void list_checkpoints(const std::string& run) {
@@ -156,9 +187,8 @@ void list_checkpoints(const std::string& run) {
                fmt::format("{}: has no folder checkpoints, so it is no run that saved one", run));
   fmt::print("{:>8}  {:>10}  {}\n", "step", "size", "folder");
   for (const Found& found : *all) {
-    const std::string why = why_not_complete(found.folder);
     fmt::print("{:>8}  {:>10}  {}  {}\n", found.step, format_bytes(size_of(found.folder)),
-               found.folder.string(), why.empty() ? "complete" : "not complete: " + why);
+               found.folder.string(), completeness(found.folder));
   }
 }
 
@@ -179,8 +209,7 @@ int verify_checkpoints(const std::string& named) {
 void show_checkpoint(const std::string& named) {
   const StateReader reader = open_one(named);
   const Manifest& m = reader.manifest();
-  fmt::print("{}: format {}, of sluice {}\n", reader.folder().string(),
-             checkpoint::kManifestVersion, m.sluice);
+  fmt::print("{}: format {}, of sluice {}\n", reader.folder().string(), m.version(), m.sluice);
   fmt::print("position: step {}, {} updates applied, {} skipped in a row, {} written to drives\n",
              m.position.step, m.position.applied, m.position.skipped_in_row,
              format_bytes(m.position.nvme_written));
@@ -188,8 +217,10 @@ void show_checkpoint(const std::string& named) {
     fmt::print("loss scale: {}, held for {} updates\n", m.position.loss_scale,
                m.position.scale_held);
   }
-  fmt::print("state: {} in {} records of {} files\n", format_bytes(state_bytes(m)),
-             m.records.size(), m.files.size());
+  fmt::print("state: {}\n", summary_of(m.records));
+  if (reader.has_gradients()) {
+    fmt::print("gradient: {}; {}\n", summary_of(m.gradients), what_is_pending(m.position));
+  }
   fmt::print("model: {} parameters in {} segments (model/config.json)\n",
              reader.model().parameters(), m.segments.size());
   fmt::print(

@@ -83,10 +83,6 @@ StateReader::StateReader(const fs::path& folder, const nvme::Options& queue)
   std::vector<std::string> paths;
   for (const std::string& name : manifest_.files) paths.push_back((folder_ / name).string());
   files_ = std::make_unique<nvme::UnalignedFiles>(paths, nvme::Access::kRead, queue);
-  for (std::size_t i = 0; i < manifest_.records.size(); ++i) {
-    const auto segment = static_cast<std::size_t>(manifest_.records[i].segment);
-    if (first_record_.size() <= segment) first_record_.resize(segment + 1, i);
-  }
 }
 
 void StateReader::check_files() const {
@@ -140,18 +136,15 @@ shape::Model StateReader::model() const {
   }
 }
 
-std::vector<StateReader::Piece> StateReader::pieces(int segment, std::uint64_t first_elem,
+std::vector<StateReader::Piece> StateReader::pieces(RecordKind kind, int segment,
+                                                    std::uint64_t first_elem,
                                                     std::uint64_t elems) const {
   std::vector<Piece> pieces;
-  const auto& records = manifest_.records;
+  const std::vector<Record>& records = manifest_.of(kind);
   const std::uint64_t end = first_elem + elems;
-  const auto begins_after = [&](std::uint64_t at, const Record& r) {
-    return r.segment > segment || at < r.first_elem;
-  };
-  auto r = std::upper_bound(records.begin() + static_cast<std::ptrdiff_t>(first_record_.at(
-                                                  static_cast<std::size_t>(segment))),
-                            records.end(), first_elem, begins_after);
-  for (--r; r != records.end() && r->segment == segment && r->first_elem < end; ++r) {
+  const auto end_of = [](const Record& r) { return std::pair(r.segment, r.end_elem()); };
+  auto r = std::ranges::upper_bound(records, std::pair(segment, first_elem), {}, end_of);
+  for (; r != records.end() && r->segment == segment && r->first_elem < end; ++r) {
     const std::uint64_t begin = std::max(first_elem, r->first_elem);
     pieces.push_back({static_cast<std::size_t>(r - records.begin()), begin,
                       std::min(end, r->end_elem()) - begin});
@@ -159,61 +152,98 @@ std::vector<StateReader::Piece> StateReader::pieces(int segment, std::uint64_t f
   return pieces;
 }
 
-Ticket StateReader::read(int segment, std::uint64_t first_elem, std::span<float> state) const {
-  const std::uint64_t elems = state.size() / kStateParts.size();
+Ticket StateReader::read(RecordKind kind, DType dtype, int segment, std::uint64_t first_elem,
+                         std::span<std::byte> chunk) const {
+  const std::size_t parts = parts_of(kind).size();
+  const Bytes width = size_of(dtype);
+  const std::uint64_t elems = chunk.size() / (parts * width);
+  std::uint64_t found = 0;
   std::vector<nvme::Range> ranges;
-  for (const Piece& piece : pieces(segment, first_elem, elems)) {
-    const Record& r = manifest_.records[piece.record];
-    for (std::size_t part = 0; part < kStateParts.size(); ++part) {
+  for (const Piece& piece : pieces(kind, segment, first_elem, elems)) {
+    const Record& r = manifest_.of(kind)[piece.record];
+    for (std::size_t part = 0; part < parts; ++part) {
       const std::uint64_t from = part * r.elems + (piece.first_elem - r.first_elem);
       const std::uint64_t to = part * elems + (piece.first_elem - first_elem);
-      ranges.push_back({r.file, r.offset + from * sizeof(float), piece.elems * sizeof(float),
-                        std::as_writable_bytes(state.subspan(to, piece.elems)).data()});
+      ranges.push_back({r.file, r.offset + from * width, piece.elems * width,
+                        chunk.subspan(to * width, piece.elems * width).data()});
     }
+    found += piece.elems;
   }
+  SLUICE_CHECK(found == elems, kLogic,
+               fmt::format("{}: elements [{}:{}] of segment {} were asked, it has {} of them",
+                           folder_.string(), first_elem, first_elem + elems, segment, found));
   return files_->read(ranges);
 }
 
-std::string StateReader::describe(std::size_t record) const {
-  const Record& r = manifest_.records.at(record);
-  return fmt::format("{}: the record of {}[{}:{}], {} at byte {}",
+Ticket StateReader::read(int segment, std::uint64_t first_elem, std::span<float> state) const {
+  return read(RecordKind::kState, DType::kF32, segment, first_elem, std::as_writable_bytes(state));
+}
+
+Ticket StateReader::read_gradient(int segment, std::uint64_t first_elem,
+                                  std::span<std::byte> gradient) const {
+  return read(RecordKind::kGradient, gradient_dtype(segment), segment, first_elem, gradient);
+}
+
+const Record& StateReader::gradient_of(int segment) const {
+  const auto r = std::ranges::lower_bound(manifest_.gradients, segment, {}, &Record::segment);
+  SLUICE_CHECK(r != manifest_.gradients.end() && r->segment == segment, kLogic,
+               fmt::format("{}: has no gradient of segment {}", folder_.string(), segment));
+  return *r;
+}
+
+std::string StateReader::describe(const Record& r) const {
+  return fmt::format("{}: the {} of {}[{}:{}], {} at byte {}",
                      (folder_ / manifest_.files[r.file]).string(),
+                     r.kind == RecordKind::kState ? "record" : "gradient",
                      manifest_.segments[static_cast<std::size_t>(r.segment)].name, r.first_elem,
                      r.end_elem(), format_bytes(r.bytes()), r.offset);
 }
 
 RecordSums::RecordSums(const StateReader& reader)
-    : reader_(reader), sums_(reader.manifest().records.size()) {}
+    : reader_(reader),
+      sums_{std::vector<Sum>(reader.manifest().records.size()),
+            std::vector<Sum>(reader.manifest().gradients.size())} {}
 
-std::vector<std::size_t> RecordSums::compare(int segment, std::uint64_t first_elem,
-                                             std::span<const float> state, std::size_t begin,
+std::vector<std::size_t> RecordSums::compare(RecordKind kind, int segment, std::uint64_t first_elem,
+                                             std::span<const std::byte> chunk, std::size_t begin,
                                              std::size_t end) {
   std::vector<std::size_t> damaged;
   const std::uint64_t from = first_elem + begin;
-  for (const auto& piece : reader_.pieces(segment, from, end - begin)) {
+  for (const auto& piece : reader_.pieces(kind, segment, from, end - begin)) {
+    const Record& r = reader_.manifest().of(kind)[piece.record];
     const std::size_t at = piece.first_elem - first_elem;
-    Sum& own = sums_[piece.record];
+    Sum& own = sums_[static_cast<std::size_t>(kind)][piece.record];
     // In this order: whoever completes the count sees all of the sum.
-    own.sum += sum_of_state(first_elem, state, at, at + piece.elems);
-    const Record& r = reader_.manifest().records[piece.record];
+    own.sum += sum_of_grains(kind, r.dtype, first_elem, chunk, at, at + piece.elems);
     const bool whole = (own.elems += piece.elems) == r.elems;
     if (whole && own.sum != r.sum) damaged.push_back(piece.record);
   }
   return damaged;
 }
 
-std::string RecordSums::damage(std::size_t record) const {
+std::string RecordSums::damage(RecordKind kind, std::size_t record) const {
+  const Record& r = reader_.manifest().of(kind)[record];
   return fmt::format(
       "{} is not what was written (XXH3 {}, not {}); the checkpoint is damaged: go on from "
       "another one",
-      reader_.describe(record), hex(sums_[record].sum),
-      hex(reader_.manifest().records[record].sum));
+      reader_.describe(r), hex(sums_[static_cast<std::size_t>(kind)][record].sum), hex(r.sum));
+}
+
+void RecordSums::check(RecordKind kind, const std::vector<std::size_t>& damaged) const {
+  SLUICE_CHECK(damaged.empty(), kCheckpoint, damage(kind, damaged.front()));
 }
 
 void RecordSums::add(int segment, std::uint64_t first_elem, std::span<const float> state,
                      std::size_t begin, std::size_t end) {
-  const auto damaged = compare(segment, first_elem, state, begin, end);
-  SLUICE_CHECK(damaged.empty(), kCheckpoint, damage(damaged.front()));
+  check(RecordKind::kState,
+        compare(RecordKind::kState, segment, first_elem, std::as_bytes(state), begin, end));
+}
+
+void RecordSums::add_gradient(int segment, std::uint64_t first_elem,
+                              std::span<const std::byte> gradient, std::size_t begin,
+                              std::size_t end) {
+  check(RecordKind::kGradient,
+        compare(RecordKind::kGradient, segment, first_elem, gradient, begin, end));
 }
 
 }  // namespace sluice::checkpoint

@@ -24,29 +24,40 @@ constexpr std::uint64_t kPieceElems = 128 * kGrainElems;
 constexpr std::size_t kSlots = 6;
 
 struct Stretch {
+  RecordKind kind = RecordKind::kState;
+  DType dtype = DType::kF32;
   int segment = 0;
   std::uint64_t first_elem = 0, elems = 0;
 };
 
-/// Cuts the segments into pieces, however their records are cut.
+/// Cuts the segments into pieces, however their records are cut: first of state, then of gradients.
 class Cutter {
  public:
-  explicit Cutter(const Manifest& manifest) : segments_(manifest.segments) {}
+  explicit Cutter(const StateReader& reader)
+      : reader_(reader), segments_(reader.manifest().segments) {}
 
   std::optional<Stretch> next() {
     while (segment_ < segments_.size() && at_ == segments_[segment_].elems) {
       ++segment_;
       at_ = 0;
+      if (segment_ == segments_.size() && kind_ == RecordKind::kState && reader_.has_gradients()) {
+        kind_ = RecordKind::kGradient;
+        segment_ = 0;
+      }
     }
     if (segment_ == segments_.size()) return std::nullopt;
+    const int segment = static_cast<int>(segment_);
+    const DType dtype = kind_ == RecordKind::kState ? DType::kF32 : reader_.gradient_dtype(segment);
     const std::uint64_t elems = std::min(kPieceElems, segments_[segment_].elems - at_);
-    const Stretch piece{static_cast<int>(segment_), at_, elems};
+    const Stretch piece{kind_, dtype, segment, at_, elems};
     at_ += elems;
     return piece;
   }
 
  private:
+  const StateReader& reader_;
   const std::vector<SegmentPlace>& segments_;
+  RecordKind kind_ = RecordKind::kState;
   std::size_t segment_ = 0;
   std::uint64_t at_ = 0;
 };
@@ -54,7 +65,7 @@ class Cutter {
 /// Pieces on their way from the drive, in order.
 class Ring {
  public:
-  explicit Ring(const StateReader& reader) : reader_(reader), pieces_(reader.manifest()) {
+  explicit Ring(const StateReader& reader) : reader_(reader), pieces_(reader) {
     for (Slot& slot : slots_) fill(slot);
   }
   Ring(const Ring&) = delete;
@@ -69,6 +80,10 @@ class Ring {
     std::optional<Stretch> piece;
     Ticket read;
 
+    std::span<std::byte> bytes() const {
+      return {room.get(), piece->elems * parts_of(piece->kind).size() * size_of(piece->dtype)};
+    }
+    /// Of a piece of state.
     std::span<float> state() const {
       return {reinterpret_cast<float*>(room.get()), piece->elems * kStateParts.size()};
     }
@@ -89,7 +104,10 @@ class Ring {
       slot.room = nvme::allocate_aligned(kPieceElems * zero::kStateBytesPerElem);
     }
     try {
-      slot.read = reader_.read(slot.piece->segment, slot.piece->first_elem, slot.state());
+      const Stretch& p = *slot.piece;
+      slot.read = p.kind == RecordKind::kState
+                      ? reader_.read(p.segment, p.first_elem, slot.state())
+                      : reader_.read_gradient(p.segment, p.first_elem, slot.bytes());
     } catch (const Error&) {
       TicketSource failed;  // its turn has not come yet, and others are on their way
       slot.read = failed.ticket();
@@ -111,10 +129,11 @@ bool arrived(const StateReader& reader, const Ring::Slot& slot, const Looks& loo
   } catch (const Error& e) {
     if (e.code == Errc::kWatchdog) throw;
     const Errc code = e.code == Errc::kFormat ? Errc::kCheckpoint : e.code;
-    const Stretch& piece = *slot.piece;
-    for (const auto& part : reader.pieces(piece.segment, piece.first_elem, piece.elems)) {
-      looks.damaged(Error(
-          code, fmt::format("{} cannot be read: {}", reader.describe(part.record), e.what())));
+    const Stretch& p = *slot.piece;
+    for (const auto& part : reader.pieces(p.kind, p.segment, p.first_elem, p.elems)) {
+      const Record& record = reader.manifest().of(p.kind)[part.record];
+      looks.damaged(
+          Error(code, fmt::format("{} cannot be read: {}", reader.describe(record), e.what())));
     }
     return false;
   }
@@ -125,8 +144,8 @@ std::vector<std::size_t> compare(RecordSums& sums, const Each& each, const Ring:
   std::mutex mutex;
   std::vector<std::size_t> damaged;
   each(slot.piece->elems, [&](std::size_t begin, std::size_t end) {
-    const auto more =
-        sums.compare(slot.piece->segment, slot.piece->first_elem, slot.state(), begin, end);
+    const Stretch& p = *slot.piece;
+    const auto more = sums.compare(p.kind, p.segment, p.first_elem, slot.bytes(), begin, end);
     const std::lock_guard lock(mutex);
     damaged.insert(damaged.end(), more.begin(), more.end());
   });
@@ -141,10 +160,11 @@ void scan_state(const StateReader& reader, const Each& each, const Looks& looks)
   for (Ring ring(reader); ring.front().piece; ring.pop()) {
     const Ring::Slot& slot = ring.front();
     if (!arrived(reader, slot, looks)) continue;
-    for (const std::size_t record : compare(sums, each, slot)) {
-      looks.damaged(Error(Errc::kCheckpoint, sums.damage(record)));
-    }
     const Stretch& piece = *slot.piece;
+    for (const std::size_t record : compare(sums, each, slot)) {
+      looks.damaged(Error(Errc::kCheckpoint, sums.damage(piece.kind, record)));
+    }
+    if (piece.kind != RecordKind::kState) continue;
     looks.see({piece.segment, piece.first_elem, slot.state().first(piece.elems)});
   }
 }

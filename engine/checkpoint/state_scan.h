@@ -1,5 +1,5 @@
 /// All of a checkpoint's state from the first record to the last, read ahead of whoever looks at
-/// it, and held against its sums.
+/// it, then its gradients; all held against their sums.
 ///
 /// Owns    some 36 MiB, whatever the checkpoint's size
 /// Units   elements of a segment's flat buffer (zero::Layout)
@@ -25,8 +25,8 @@ struct StatePiece {
 
 /// What is done with them, by the caller's thread.
 struct Looks {
-  /// Each piece, in order; its numbers stay until this returns. Those of a record may come before
-  /// its sum is known.
+  /// Each piece of the state, in order; its numbers stay until this returns. Those of a record may
+  /// come before its sum is known.
   std::function<void(const StatePiece&)> see;
   /// A record that is not what was written (kCheckpoint), or cannot be read (kIo): once it returns,
   /// the others follow.

@@ -27,7 +27,9 @@ std::uint64_t sum_of_file(const fs::path& path) {
 
 Bytes bytes_of(const Manifest& manifest) {
   Bytes bytes = 0;
-  for (const Record& record : manifest.records) bytes += record.bytes() + kSpareOfRecord;
+  for (const RecordKind kind : kRecordKinds) {
+    for (const Record& record : manifest.of(kind)) bytes += record.bytes() + kSpareOfRecord;
+  }
   return bytes;
 }
 
@@ -59,26 +61,45 @@ StateWriter::StateWriter(Manifest manifest, const fs::path& folder, const Compan
 }
 
 Ticket StateWriter::write(std::size_t record, std::span<const std::byte> state) const {
-  const Record& r = manifest_.records.at(record);
-  SLUICE_CHECK(
-      state.size() == r.bytes(), kLogic,
-      fmt::format("record {} has {} bytes, {} were given", record, r.bytes(), state.size()));
-  // A range is where reads go to as well; this one is only read.
-  auto* const room = const_cast<std::byte*>(state.data());
-  return drive_->write({r.file, r.offset, r.bytes(), room});
+  return write(manifest_.records.at(record), state);
 }
 
-void StateWriter::seal(const Position& position, std::span<const std::uint64_t> sums) {
+Ticket StateWriter::write_gradient(std::size_t record, std::span<const std::byte> gradient) const {
+  return write(manifest_.gradients.at(record), gradient);
+}
+
+Ticket StateWriter::write(const Record& record, std::span<const std::byte> bytes) const {
+  SLUICE_CHECK(bytes.size() == record.bytes(), kLogic,
+               fmt::format("a record of segment {} has {} bytes, {} were given", record.segment,
+                           record.bytes(), bytes.size()));
+  // A range is where reads go to as well; this one is only read.
+  auto* const room = const_cast<std::byte*>(bytes.data());
+  return drive_->write({record.file, record.offset, record.bytes(), room});
+}
+
+void StateWriter::seal(const Position& position, std::span<const std::uint64_t> sums,
+                       std::span<const GradientSum> gradients) {
+  SLUICE_CHECK(
+      gradients.size() == manifest_.gradients.size(), kLogic,
+      fmt::format("{} sums of {} gradients", gradients.size(), manifest_.gradients.size()));
   manifest_.position = position;
+  for (std::size_t i = 0; i < manifest_.records.size(); ++i) manifest_.records[i].sum = sums[i];
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    manifest_.gradients[i].sum = gradients[i].sum;
+    manifest_.gradients[i].factor = gradients[i].factor;
+  }
+  const std::string contradiction = contradiction_of(manifest_);
+  SLUICE_CHECK(contradiction.empty(), kLogic,
+               fmt::format("{}: {}", folder_.target().string(), contradiction));
   drive_.reset();
   for (File& file : files_) file.sync();
   files_.clear();
-  for (std::size_t i = 0; i < manifest_.records.size(); ++i) manifest_.records[i].sum = sums[i];
   const std::string text = to_json(manifest_);
   SLUICE_CHECK(text.size() <= kMaxManifest, kBudget,
                fmt::format("{}: {} records are more than a manifest may name; raise "
                            "zero_optimization.sub_group_size",
-                           folder_.target().string(), manifest_.records.size()));
+                           folder_.target().string(),
+                           manifest_.records.size() + manifest_.gradients.size()));
   write_text(folder_.path() / kManifestName, text);
   write_text(folder_.path() / kCompleteName, hex(sum_of_text(text)) + "\n");
   sync_folder(folder_.path());

@@ -80,7 +80,9 @@ std::vector<DeepSpeedKey> deepspeed_zero_keys() {
       only("zero_quantized_nontrainable_weights", "false", "quantised weights are not built"),
       only("zero_quantized_gradients", "false", "quantised gradients are not built"),
       refused("zeropp_loco_param.*", "quantised gradients are not built"),
-      refused("zenflow.*", "updates that come late are not built"),
+      refused("zenflow.*",
+              "late updates of a part of the gradients are not built; all of them one step late: "
+              "optimizer.update: delayed"),
       dropped("stage3_prefetch_bucket_size", ahead),
       dropped("stage3_max_live_parameters", ahead),
       dropped("stage3_max_reuse_distance", ahead),

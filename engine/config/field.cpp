@@ -155,6 +155,11 @@ std::vector<Field> train_fields() {
           "Evaluate after every so many steps; 0 evaluates only at the end", &C::eval, &E::every),
       key("eval.batches", count(1, kMostCount), "How many micro-batches one evaluation takes",
           &C::eval, &E::batches),
+      key("eval.drain", boolean(),
+          "With optimizer.update: delayed, apply the gradient that waits before each evaluation; "
+          "the "
+          "last one is always of the final weights",
+          &C::eval, &E::drain),
   };
 }
 

@@ -43,12 +43,18 @@ std::vector<Field> numeric_fields() {
           "adamw subtracts weight decay from the weights, adam adds it to the gradient",
           &C::optimizer, &O::type),
       key("optimizer.update",
-          or_auto(named<schedule::Update>({schedule::Update::kEnd, schedule::Update::kArriving})),
+          or_auto(named<schedule::Update>(
+              {schedule::Update::kEnd, schedule::Update::kArriving, schedule::Update::kDelayed})),
           "When the optimizer works: at the end, once all gradients of the step are there, or on "
           "each segment as its gradient arrives, which needs memory for the gradients of a few "
-          "segments only. The same bits. auto takes the shorter simulated step of those that the "
-          "run allows: docs/update.md",
+          "segments only. The same bits. delayed applies each gradient one step late, beside the "
+          "next step: other numbers. auto takes the shorter simulated step of the first two, where "
+          "the run allows both: docs/update.md",
           &C::optimizer, &O::update),
+      key("optimizer.delayed_update_start", count_or_fraction(kMostCount),
+          "With update: delayed, how many steps, or what share of all steps, come before the first "
+          "whose update is delayed",
+          &C::optimizer, &O::delayed_update_start),
       key("optimizer.lr", number(0, 1000), "The highest learning rate of the run", &C::optimizer,
           &O::lr),
       key("optimizer.betas", pair_of(number(0, 1, Ends::kOpenHigh)),

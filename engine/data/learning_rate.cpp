@@ -37,17 +37,19 @@ double remaining(SchedulerType type, std::int64_t step, std::int64_t warmup, std
 
 }  // namespace
 
-std::int64_t warmup_steps(const SchedulerOptions& options, std::int64_t total) {
-  if (const auto* count = std::get_if<std::int64_t>(&options.warmup_steps)) {
-    SLUICE_CHECK(*count >= 0, kConfig,
-                 fmt::format("scheduler.warmup_steps: {} steps; 0 or more", *count));
+std::int64_t steps_of(const StepsOrShare& steps, std::int64_t total, std::string_view key) {
+  if (const auto* count = std::get_if<std::int64_t>(&steps)) {
+    SLUICE_CHECK(*count >= 0, kConfig, fmt::format("{}: {} steps; 0 or more", key, *count));
     return *count;
   }
-  const double share = std::get<double>(options.warmup_steps);
-  SLUICE_CHECK(
-      share >= 0.0 && share <= 1.0, kConfig,
-      fmt::format("scheduler.warmup_steps: {} is no fraction of all steps (0 to 1)", share));
+  const double share = std::get<double>(steps);
+  SLUICE_CHECK(share >= 0.0 && share <= 1.0, kConfig,
+               fmt::format("{}: {} is no fraction of all steps (0 to 1)", key, share));
   return std::llround(share * static_cast<double>(total));
+}
+
+std::int64_t warmup_steps(const SchedulerOptions& options, std::int64_t total) {
+  return steps_of(options.warmup_steps, total, "scheduler.warmup_steps");
 }
 
 double lr_at(const SchedulerOptions& options, double base, std::int64_t step, std::int64_t total) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "engine/data/options.h"
 
@@ -10,9 +11,12 @@ namespace sluice::data {
 /// The share of all steps over which `wsd` (warm-up, stable, decay) decays.
 inline constexpr double kWsdDecayShare = 0.2;
 
-/// How many steps warm up: the count, or the fraction of `total` to the nearest step.
+/// The count, or the fraction of `total` to the nearest step. `key`: what asks, for messages.
 ///
 /// Throws  kConfig for a negative count and a fraction outside 0 to 1
+std::int64_t steps_of(const StepsOrShare& steps, std::int64_t total, std::string_view key);
+
+/// How many steps warm up. Throws as steps_of().
 std::int64_t warmup_steps(const SchedulerOptions& options, std::int64_t total);
 
 /// The learning rate of step `step` (the first is 0) of `total`.

@@ -90,6 +90,7 @@ std::string to_json(const StepRecord& record) {
   if (record.resident_peak > 0) json["resident_peak"] = record.resident_peak;
   if (record.mfu) json["mfu"] = rounded(*record.mfu);
   if (record.largest_gnorm) json["largest_gnorm"] = *record.largest_gnorm;
+  if (record.delayed) json["delayed"] = true;
   if (record.loss_scale) json["loss_scale"] = *record.loss_scale;
   if (record.valid_loss) json["valid_loss"] = *record.valid_loss;
   return json.dump();

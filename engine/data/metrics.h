@@ -34,6 +34,7 @@ struct StepRecord {
   double clip = 1;           ///< the factor on the gradient; the smallest of the segments'
   std::optional<std::int64_t> loss_scale;  ///< of fp16
   bool skipped = false;                    ///< the update was not applied
+  bool delayed = false;       ///< it is one step late: the next one's losses do not know it
   double flops = 0;           ///< that the model needs for a step, whatever is run again
   std::optional<double> mfu;  ///< of the device's peak, 0 to 1
   std::string bound;          ///< the busiest lane; may be empty

@@ -22,12 +22,14 @@ struct DataOptions {
   bool shuffle = true;
 };
 
+/// A count of steps, or a fraction of all steps.
+using StepsOrShare = std::variant<std::int64_t, double>;
+
 enum class SchedulerType : std::uint8_t { kConstant, kLinear, kCosine, kWsd };
 
 struct SchedulerOptions {
   SchedulerType type = SchedulerType::kCosine;
-  /// A count of steps, or a fraction of all steps.
-  std::variant<std::int64_t, double> warmup_steps = 0.03;
+  StepsOrShare warmup_steps = 0.03;
   double min_lr_ratio = 0.1;
 };
 

@@ -120,6 +120,7 @@ std::string step_line(const StepRecord& record) {
   if (record.largest_gnorm) add("largest of a segment " + norm(*record.largest_gnorm));
   if (record.loss_scale) add(fmt::format("scale {}", *record.loss_scale));
   if (record.skipped) add("skipped");
+  if (record.delayed) add("delayed");
   add(fmt::format("lr {:.1e}", record.lr));
   add(seconds(record.seconds));
   if (record.seconds > 0) add(rate(record.tokens, record.seconds));

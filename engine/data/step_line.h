@@ -13,7 +13,8 @@ namespace sluice::data {
 ///
 /// Parts that say nothing are left out: nvme when no byte moved, bound without a lane, eta without
 /// a mean step time and at the last step. After the loss of a step with an evaluation stands
-/// `valid 2.2010`, after the norm of one whose update was not applied `skipped`.
+/// `valid 2.2010`, after the norm of one whose update was not applied `skipped`, of one whose
+/// update is one step late `delayed`.
 std::string step_line(const StepRecord& record);
 
 /// How far the run is, in at most `columns` characters, for a line that is rewritten in place:

@@ -39,6 +39,7 @@ std::uint64_t most_work(const schedule::Setup& setup, std::int64_t evaluation_ba
   constexpr std::uint64_t kPerUse = 24;    // a segment in one micro-batch: its fetch, its gradient
   constexpr std::uint64_t kPerForward = 32;  // a block in one micro-batch: there and back
   constexpr std::uint64_t kPerSegment = 8;   // its decision
+  constexpr std::uint64_t kOfDelayed = 3;    // steps of three kinds, and two kinds of checkpoint
   constexpr std::uint64_t kPerUseOnly = 8;   // the same two where it goes there only: to evaluate
   constexpr std::uint64_t kPerForwardOnly = 10;
   constexpr std::uint64_t kGradients = 2;  // times that a gradient is named whole per micro-batch
@@ -59,8 +60,8 @@ std::uint64_t most_work(const schedule::Setup& setup, std::int64_t evaluation_ba
     work += uses * chunks * (weights + kGradients * micro_batches);
     work += uses * (kPerUse * micro_batches + kPerUseOnly * batches);
   }
-  return work +
-         setup.model->blocks.size() * (kPerForward * micro_batches + kPerForwardOnly * batches);
+  work += setup.model->blocks.size() * (kPerForward * micro_batches + kPerForwardOnly * batches);
+  return setup.delays() ? kOfDelayed * work : work;
 }
 
 }  // namespace sluice::plan

@@ -54,7 +54,9 @@ Candidate with_best_sweep(Plan smallest, std::int64_t most, const Terms& terms) 
   Setup open = smallest.setup;
   open.sweep = most;
   auto choices = sweep_choices(open, terms.evaluation_batches);
-  choices.pop_back();  // the smallest, which is written
+  std::erase_if(choices, [&](const Setup& choice) {
+    return choice.sweep == smallest.setup.sweep;  // which is written
+  });
   std::optional<Candidate> best;
   for (const Setup& choice : choices) {
     auto next = candidate(choice, terms);

@@ -65,16 +65,40 @@ bool plannable(const Setup& setup, std::int64_t evaluation_batches) {
   return most_work(setup, evaluation_batches) <= kLongestDraft;
 }
 
+void write_steps(Plan& plan) {
+  using schedule::Applies;
+  const auto step = [&](Applies applies) {
+    return schedule::step_program(plan.setup, plan.catalog, applies);
+  };
+  plan.programs.step = step(plan.setup.delays() ? Applies::kLast : Applies::kOwn);
+  if (!plan.setup.delays()) return;
+  plan.programs.delayed = {
+      step(Applies::kOwn), step(Applies::kNone), schedule::drain_program(plan.setup, plan.catalog),
+      schedule::checkpoint_program(plan.setup, plan.catalog, schedule::Saves::kGradientToo)};
+}
+
+/// Those of which one takes the least memory: activations grow with the micro-batches that go
+/// together, new weights that wait with those that do not.
+std::vector<Setup> extreme_sweeps(const Setup& setup, std::int64_t evaluation_batches) {
+  std::vector<Setup> choices = sweep_choices(setup, evaluation_batches);
+  if (!setup.delays() || choices.size() == 1) return {std::move(choices.back())};
+  return {std::move(choices.back()), std::move(choices.front())};
+}
+
 std::optional<Plan> smallest_of(const Setup& setup, const Limits& limits,
                                 std::int64_t evaluation_batches, Budget& budget) {
   std::optional<Plan> smallest;
   for (const Setup& choice : chunk_choices(setup, evaluation_batches)) {
-    auto draft =
-        write_draft(sweep_choices(choice, evaluation_batches).back(), evaluation_batches, budget);
-    if (!draft) return std::nullopt;
-    draft->limits = limits;
-    smallest = std::move(draft);
-    if (missing(*smallest, limits) == 0) break;
+    smallest.reset();  // the last choice of chunks is to be told of
+    for (const Setup& sweep : extreme_sweeps(choice, evaluation_batches)) {
+      auto draft = write_draft(sweep, evaluation_batches, budget);
+      if (!draft) return std::nullopt;
+      draft->limits = limits;
+      if (!smallest || missing(*draft, limits) < missing(*smallest, limits)) {
+        smallest = std::move(draft);
+      }
+      if (missing(*smallest, limits) == 0) return smallest;
+    }
   }
   return smallest;
 }
@@ -90,12 +114,13 @@ std::optional<Plan> write_draft(const Setup& setup, std::int64_t evaluation_batc
   plan.catalog = schedule::make_catalog(setup);
   plan.lanes = schedule::make_lanes();
   plan.programs.init = schedule::init_program(setup, plan.catalog);
-  plan.programs.step = schedule::step_program(setup, plan.catalog);
+  write_steps(plan);
   if (evaluation_batches > 0) {
     plan.programs.evaluation =
         schedule::evaluation_program(setup, plan.catalog, evaluation_batches);
   }
-  plan.programs.checkpoint = schedule::checkpoint_program(setup, plan.catalog);
+  plan.programs.checkpoint =
+      schedule::checkpoint_program(setup, plan.catalog, schedule::Saves::kState);
   plan.programs.final = schedule::final_program(setup, plan.catalog);
   budget.spend(work_of(plan));
   plan.minimum_slots = serial_slots(plan);
@@ -129,23 +154,23 @@ std::vector<Setup> chunk_choices(const Setup& setup, std::int64_t evaluation_bat
 
 std::vector<Setup> update_choices(const Setup& setup) {
   const bool may_pick = setup.picks_update && setup.may_arrive;
-  if (setup.update == Update::kEnd && !may_pick) return {setup};
-  Setup arriving = with_update(setup, Update::kArriving);
-  if (!may_pick) return {std::move(arriving)};
-  return {std::move(arriving), with_update(setup, Update::kEnd)};
+  if (may_pick) return {with_update(setup, Update::kArriving), with_update(setup, Update::kEnd)};
+  return {setup.update == Update::kEnd ? setup : with_update(setup, setup.update)};
 }
 
 Setup with_update(Setup setup, Update update) {
   setup.update = update;
   setup.picks_update = false;
-  const bool together = update == Update::kArriving || setup.streams_params();
+  setup.begins_pending = setup.begins_pending && setup.delays();
+  const bool together = update != Update::kEnd || setup.streams_params();
   setup.sweep = together ? setup.micro_batches : 1;
   return setup;
 }
 
 std::vector<Setup> sweep_choices(const Setup& setup, std::int64_t evaluation_batches) {
   std::vector<Setup> choices = {setup};
-  if (!setup.streams_params() || setup.update == Update::kArriving) return choices;
+  const bool fewer_help = setup.streams_params() || setup.delays();
+  if (!fewer_help || setup.update == Update::kArriving) return choices;
   Setup fewer = setup;
   while (fewer.sweep > 1) {
     fewer.sweep = (fewer.sweep + 1) / 2;

@@ -24,19 +24,20 @@ std::vector<schedule::Setup> chunk_choices(const schedule::Setup& setup,
 inline constexpr std::size_t kChunkChoices = 5;
 
 /// When the optimizer may work, the one to prefer first. Arriving takes all micro-batches through
-/// the blocks together: only their last one makes a gradient whole.
+/// the blocks together: only their last one makes a gradient whole. Delayed may: else new weights
+/// of the whole model wait for the last one.
 std::vector<schedule::Setup> update_choices(const schedule::Setup& setup);
 schedule::Setup with_update(schedule::Setup setup, schedule::Update update);
 
 /// How many micro-batches may go through the blocks together, the most first: where weights are
-/// streamed all that the setup says, half, and so on down to one; else what it says. Fewer take
-/// less memory, and fetch the weights more often.
+/// streamed or updates delayed all that the setup says, half, and so on down to one; else what it
+/// says. Fewer take less memory for activations, and fetch streamed weights more often.
 std::vector<schedule::Setup> sweep_choices(const schedule::Setup& setup,
                                            std::int64_t evaluation_batches);
 
-/// With the fewest micro-batches together, the first choice of updates and chunks that fits; else
-/// the update that lacks less, with the last choice of chunks. nullopt: the budget does not afford
-/// to find out.
+/// With the fewest micro-batches together, or with all where updates are delayed, the first choice
+/// of updates and chunks that fits; else the update that lacks less, with the last choice of
+/// chunks. nullopt: the budget does not afford to find out.
 std::optional<Plan> smallest_draft(const schedule::Setup& setup, const Limits& limits,
                                    std::int64_t evaluation_batches, Budget& budget);
 

@@ -50,9 +50,9 @@ std::vector<Alternative> alternatives(const Plan& plan, const Setup& open, const
   Budget half(terms.budget.left() / 2);
   const Terms spared{terms.limits, terms.evaluation_batches, terms.cost, half};
   std::vector<Alternative> all;
-  for (const Update update : {Update::kEnd, Update::kArriving}) {
+  for (const Update update : {Update::kEnd, Update::kArriving, Update::kDelayed}) {
     if (update == plan.setup.update) continue;
-    Alternative other{.update = update, .allowed = update == Update::kEnd || open.may_arrive};
+    Alternative other{.update = update, .allowed = update != Update::kArriving || open.may_arrive};
     const Setup setup = with_update(open, update);
     auto smallest = smallest_draft(setup, terms.limits, terms.evaluation_batches, half);
     other.fits = !smallest || missing(*smallest, terms.limits) == 0;
@@ -93,8 +93,12 @@ Forecast forecast(Candidate& candidate, const Setup& open, const Terms& terms) {
 }  // namespace
 
 std::vector<std::shared_ptr<const prefetch::Program>> Programs::in_order() const {
-  if (!evaluation) return {init, step, checkpoint, final};
-  return {init, step, evaluation, checkpoint, final};
+  std::vector<std::shared_ptr<const prefetch::Program>> all;
+  for (const auto& program : {init, delayed.own_step, delayed.first_step, step, delayed.checkpoint,
+                              delayed.drain, evaluation, checkpoint, final}) {
+    if (program) all.push_back(program);
+  }
+  return all;
 }
 
 prefetch::BytesByTier require_minimum(const Setup& setup, const Limits& limits,

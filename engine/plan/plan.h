@@ -41,11 +41,18 @@ struct Limits {
 using Slots = std::vector<std::uint32_t>;
 
 struct Programs {
-  std::shared_ptr<const prefetch::Program> init, step;
+  std::shared_ptr<const prefetch::Program> init;
+  std::shared_ptr<const prefetch::Program> step;        ///< as most of them are
   std::shared_ptr<const prefetch::Program> evaluation;  ///< may be null
   std::shared_ptr<const prefetch::Program> checkpoint, final;
 
-  /// Those that there are, as a run first meets them.
+  /// Of a run whose updates are delayed, where `step` applies what the step before left; else null.
+  struct Delayed {
+    std::shared_ptr<const prefetch::Program> own_step;  ///< before the first that is delayed
+    std::shared_ptr<const prefetch::Program> first_step, drain, checkpoint;
+  } delayed;
+
+  /// Those that there are, in an order in which a run may meet them.
   std::vector<std::shared_ptr<const prefetch::Program>> in_order() const;
 };
 

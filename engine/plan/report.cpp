@@ -120,6 +120,9 @@ std::string alternative(const Alternative& other, const Plan& plan) {
                           then > now ? "more" : "less", name_of(tier));
     }
   }
+  if (other.update == schedule::Update::kDelayed) {
+    text += "; each update one step late, another run: docs/update.md";
+  }
   if (!other.allowed) text += "; not with this run's clipping and skipping: docs/update.md";
   return text;
 }

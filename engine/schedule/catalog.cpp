@@ -132,11 +132,13 @@ class Writer {
       pool_per_size(catalog_.staged_params, Tier::kCpu, MemoryTag::kParam, "staged parameters",
                     segment_bytes(elem));
     }
-    if (out_of_the_hosts_reach(home)) {
+    // Those of a delayed update wait until the step has read the old ones, wherever they go then.
+    const bool wait = setup_.delays();
+    if (out_of_the_hosts_reach(home) || (wait && !works_on_device())) {
       pool_per_size(catalog_.fresh, Tier::kCpu, MemoryTag::kParam, "fresh parameters",
                     chunk_bytes(elem));
     }
-    if (home != Tier::kGpu && separate_ && setup_.updates_on_device()) {
+    if ((home != Tier::kGpu || wait) && works_on_device()) {
       pool_per_size(catalog_.device_fresh, Tier::kGpu, MemoryTag::kParam, "fresh parameters",
                     chunk_bytes(elem));
     }
@@ -166,6 +168,31 @@ class Writer {
     pool_per_size(catalog_.gradients, home, tag, "gradients", whole);
     const Tier optimizer = setup_.updates_on_device() ? Tier::kGpu : Tier::kCpu;
     pool_per_size(catalog_.gradient_chunks, optimizer, tag, "gradient chunks", chunks);
+    if (setup_.delays()) pending(home);
+  }
+
+  void pending(Tier home) {
+    const std::size_t records = setup_.clips_segments ? setup_.layouts.size() : 1;
+    for (std::size_t i = 0; i < records; ++i) {
+      catalog_.pending_records.push_back(
+          table_->buffer({catalog_.records, catalog_.sizes.record, MemoryTag::kControl}));
+    }
+    std::vector<Bytes> saved;
+    for (std::size_t s = 0; s < setup_.layouts.size(); ++s) {
+      const Bytes elem = size_of(catalog_.routes[s].dtype);
+      const Bytes bytes = setup_.layouts[s].elems * elem;
+      const BufferId whole =
+          table_->buffer({catalog_.gradients.at(bytes), bytes, MemoryTag::kGradient});
+      catalog_.pending.push_back(whole);
+      auto& parts = catalog_.pending_chunks.emplace_back();
+      for (const auto& chunk : setup_.chunks[s]) {
+        parts.push_back(table_->part_of(whole, chunk.first_elem * elem, chunk.elems * elem));
+        saved.push_back(chunk.elems * elem);
+      }
+    }
+    if (!out_of_the_hosts_reach(home)) return;
+    pool_per_size(catalog_.saved_gradients, Tier::kCpu, MemoryTag::kGradient, "saved gradients",
+                  saved);
   }
 
   void states() {
@@ -185,6 +212,8 @@ class Writer {
     }
   }
 
+  /// The optimizer does, in memory that the host does not reach.
+  bool works_on_device() const { return separate_ && setup_.updates_on_device(); }
   bool out_of_the_hosts_reach(Tier home) const {
     return home == Tier::kNvme || (home == Tier::kGpu && separate_);
   }
@@ -197,6 +226,10 @@ class Writer {
 
 }  // namespace
 
+Bytes receipts_of(const Setup& setup, std::uint64_t classes) {
+  return (1 + classes * setup.chunk_count()) * kReceiptBytes;
+}
+
 Sizes sizes_of(const Setup& setup) {
   const auto tokens = static_cast<Bytes>(setup.micro_batch_tokens());
   std::uint64_t largest = 0;
@@ -208,7 +241,7 @@ Sizes sizes_of(const Setup& setup) {
       .kept = shape::kept_of(setup.model->decoder, setup.micro_batch_tokens(), setup.compute).bytes,
       .norms = norm_bytes(largest),
       .record = 256,
-      .receipts = (1 + setup.chunk_count()) * kReceiptBytes};
+      .receipts = receipts_of(setup, setup.delays() ? 2 : 1)};
 }
 
 Catalog make_catalog(const Setup& setup) {

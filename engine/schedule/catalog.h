@@ -29,10 +29,12 @@ struct Sizes {
   Bytes norms = 0;  ///< of the largest segment
   Bytes loss = sizeof(double);
   Bytes record = 0;
-  Bytes receipts = 0;  ///< of a checkpoint: its position, then a sum for each chunk
+  Bytes receipts = 0;  ///< of a checkpoint: its position, then one for each chunk of each class
 };
-/// The sum of one chunk's state; a cache line, for threads that write theirs side by side.
+/// What a checkpoint knows one chunk by; a cache line, for threads that write theirs side by side.
 inline constexpr Bytes kReceiptBytes = 64;
+/// `classes`: 1 of state, 2 of gradients too.
+Bytes receipts_of(const Setup& setup, std::uint64_t classes);
 Sizes sizes_of(const Setup& setup);
 /// Partial sums of squares of so many elements: one per grain.
 constexpr Bytes norm_bytes(std::uint64_t elems) {
@@ -54,6 +56,11 @@ struct Catalog {
   std::vector<std::vector<prefetch::BufferId>> param_parts;  ///< by segment and chunk
   std::vector<std::vector<prefetch::BufferId>> states;       ///< by segment and chunk, at home
 
+  // What a step leaves for the next, where updates are delayed; else empty.
+  std::vector<prefetch::BufferId> pending_records;  ///< one, or by segment if each is clipped
+  std::vector<prefetch::BufferId> pending;          ///< gradients by segment, at home
+  std::vector<std::vector<prefetch::BufferId>> pending_chunks;  ///< their parts
+
   // Pools of transients; a class that this run does not need has no pools.
   PoolBySize staged_params;    ///< weights on their way from nvme to the device
   PoolBySize device_params;    ///< fetched weights
@@ -61,6 +68,7 @@ struct Catalog {
   PoolBySize staged;           ///< contributions on their way into a sum on the host
   PoolBySize gradients;        ///< at home: the gradient of the step
   PoolBySize gradient_chunks;  ///< of a gradient, copied to where the optimizer works
+  PoolBySize saved_gradients;  ///< a chunk of one that waits on the device, to or from a checkpoint
   PoolBySize fresh;  ///< a chunk of new weights in host memory, on its way to where they live
   PoolBySize device_fresh;  ///< the same on the device
   PoolBySize state_chunks;  ///< state brought to the host from where it lives

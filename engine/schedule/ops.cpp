@@ -132,6 +132,8 @@ OpRow make_row(OpId id) {
     case OpId::kEndUpdate:
       return host("end update", LaneKind::kControl,
                   {update(kControl), read_several(kLoss), read_several(kNorms)});
+    case OpId::kTakeRecord:
+      return host("take record", LaneKind::kControl, {read(kSource), write(kRecord)});
     case OpId::kReadState:
       return read_drive("read state");
     case OpId::kAdam:
@@ -144,6 +146,8 @@ OpRow make_row(OpId id) {
       return to_device("fetch state");
     case OpId::kPublish:
       return to_device("publish");
+    case OpId::kAdoptWeights:
+      return host("adopt weights", LaneKind::kCpu, {read(kSource), write(kTarget)});
     case OpId::kOffloadWeights:
       return to_host("offload weights");
     case OpId::kWriteWeights:
@@ -154,6 +158,12 @@ OpRow make_row(OpId id) {
       return {"read model", LaneKind::kNvmeRead, Runner::kReadModel, {write(kState)}};
     case OpId::kInitState:
       return host("init state", LaneKind::kCpu, {update(kState), write(kFresh)});
+    case OpId::kInitRecord:
+      return host("init record", LaneKind::kControl, {read(kControl), write(kRecord)});
+    case OpId::kReadGradient:
+      return {"read gradient", LaneKind::kNvmeRead, Runner::kReadModel, {write(kGradient)}};
+    case OpId::kInitGradient:
+      return host("init gradient", LaneKind::kCpu, {update(kGradient)});
     case OpId::kReportLoss:
       return host("report loss", LaneKind::kControl, {read_several(kLoss)});
     case OpId::kSave:
@@ -164,6 +174,11 @@ OpRow make_row(OpId id) {
       return host("sum state", LaneKind::kCpu, {read(kState), write(kReceipts)});
     case OpId::kWriteRecord:
       return checkpoint("write record", {read(kPosition), read(kState), update(kReceipts)});
+    case OpId::kSumGradient:
+      return host("sum gradient", LaneKind::kCpu,
+                  {read(kGradient), read(kRecord), write(kReceipts)});
+    case OpId::kWriteGradient:
+      return checkpoint("write gradient", {read(kPosition), read(kGradient), update(kReceipts)});
     case OpId::kSealCheckpoint:
       return checkpoint("seal checkpoint", {read(kReceipts)});
     case OpId::kCount:

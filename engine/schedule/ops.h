@@ -40,22 +40,29 @@ enum class OpId : std::uint16_t {
   kDecide,
   kDecideSegment,  ///< the same for one segment, by its own norms
   kEndUpdate,      ///< counts a step whose segments are updated, and tells of it
+  kTakeRecord,     ///< of the step before, whose gradients wait; this one will write its own there
   kReadState,
   kAdam,
   kWriteState,
   kOffloadState,  ///< one chunk, for those who read it on the host
   kFetchState,    ///< one chunk, home to the device
   kPublish,
+  kAdoptWeights,    ///< a chunk of new ones, from host memory to host memory
   kOffloadWeights,  ///< a chunk of new ones
   kWriteWeights,
   kInitControl,
   kReadModel,  ///< what a chunk's first values are made of, into its state
   kInitState,
+  kInitRecord,    ///< of a gradient whose update is still to come
+  kReadGradient,  ///< one chunk of it, as it was saved
+  kInitGradient,  ///< that is what was saved
   kReportLoss,
   kSave,             ///< into a file of final weights
   kBeginCheckpoint,  ///< notes where the run stands, claims the space
   kSumState,         ///< what a record will be known by
   kWriteRecord,      ///< one chunk's state
+  kSumGradient,      ///< the same of a gradient that waits, and what is needed to apply it
+  kWriteGradient,    ///< one chunk of it
   kSealCheckpoint,   ///< all records are there: syncs them, says what they mean
   kCount
 };

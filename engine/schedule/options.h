@@ -68,8 +68,9 @@ enum class Recompute : std::uint8_t {
 
 /// When the optimizer works.
 enum class Update : std::uint8_t {
-  kEnd,      ///< once every gradient of the step is there
-  kArriving  ///< on each segment, behind its last backward
+  kEnd,       ///< once every gradient of the step is there
+  kArriving,  ///< on each segment, behind its last backward
+  kDelayed    ///< beside the next step, with the gradients that this one leaves
 };
 constexpr std::string_view name_of(Update update) {
   switch (update) {
@@ -77,6 +78,8 @@ constexpr std::string_view name_of(Update update) {
       return "end";
     case Update::kArriving:
       return "arriving";
+    case Update::kDelayed:
+      return "delayed";
   }
   return {};
 }

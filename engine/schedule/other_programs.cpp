@@ -16,8 +16,12 @@ class Init : public ProgramWriter {
 
   std::shared_ptr<const prefetch::Program> write() {
     op(OpId::kInitControl, {}, {{kControl, catalog_.control}});
+    if (setup_.begins_pending) init_records();
     for (int s = 0; s < segments(); ++s) {
       for (int c = 0; c < chunks(s); ++c) init({.segment = s, .chunk = c});
+    }
+    for (int s = 0; setup_.begins_pending && s < segments(); ++s) {
+      for (int c = 0; c < chunks(s); ++c) init_gradient({.segment = s, .chunk = c});
     }
     return finish();
   }
@@ -29,7 +33,27 @@ class Init : public ProgramWriter {
     op(OpId::kReadModel, where, {{kState, state}});
     op(OpId::kInitState, where, {{kState, state}, {kFresh, fresh}},
        {.bytes = static_cast<double>(chunk(where).elems * zero::kStateBytesPerElem)});
-    bring_home(where, state, fresh, std::nullopt);
+    bring_state_home(where, state, std::nullopt);
+    bring_weights_home(where, fresh, std::nullopt);
+  }
+
+  /// Of what the run goes on from: one, or one of each segment.
+  void init_records() {
+    for (int i = 0; i < static_cast<int>(catalog_.pending_records.size()); ++i) {
+      op(OpId::kInitRecord, {.segment = i},
+         {{kControl, catalog_.control},
+          {kRecord, catalog_.pending_records[static_cast<std::size_t>(i)]}});
+    }
+  }
+
+  void init_gradient(Where where) {
+    const BufferId home = home_gradient(where);
+    const Bytes bytes = pending_bytes(where);
+    const BufferId slot =
+        lies_on_device(home) ? transient(catalog_.saved_gradients.at(bytes), bytes) : home;
+    op(OpId::kReadGradient, where, {{kGradient, slot}}, {.bytes = static_cast<double>(bytes)});
+    op(OpId::kInitGradient, where, {{kGradient, slot}}, {.bytes = static_cast<double>(bytes)});
+    if (slot != home) copy(OpId::kFetchGradient, where, slot, home);
   }
 };
 
@@ -95,17 +119,19 @@ class Checkpoint : public ProgramWriter {
   Checkpoint(const Setup& setup, const Catalog& catalog)
       : ProgramWriter("checkpoint", setup, catalog) {}
 
-  std::shared_ptr<const prefetch::Program> write() {
-    const BufferId receipts = transient(catalog_.receipts, catalog_.sizes.receipts);
+  std::shared_ptr<const prefetch::Program> write(Saves saves) {
+    const BufferId receipts =
+        transient(catalog_.receipts, receipts_of(setup_, saves == Saves::kState ? 1 : 2));
     position_ = part_of(receipts, 0, kReceiptBytes);
     // Noted now: were it read by the last op, the next step could decide nothing before that.
     op(OpId::kBeginCheckpoint, {}, {{kControl, catalog_.control}, {kPosition, position_}});
-    Bytes at = kReceiptBytes;
+    Bytes at = 0;
+    const auto next = [&] { return part_of(receipts, at += kReceiptBytes, kReceiptBytes); };
     for (int s = 0; s < segments(); ++s) {
-      for (int c = 0; c < chunks(s); ++c) {
-        record({.segment = s, .chunk = c}, part_of(receipts, at, kReceiptBytes));
-        at += kReceiptBytes;
-      }
+      for (int c = 0; c < chunks(s); ++c) record({.segment = s, .chunk = c}, next());
+    }
+    for (int s = 0; saves == Saves::kGradientToo && s < segments(); ++s) {
+      for (int c = 0; c < chunks(s); ++c) gradient({.segment = s, .chunk = c}, next());
     }
     op(OpId::kSealCheckpoint, {}, {{kReceipts, receipts}});
     return finish();
@@ -120,14 +146,29 @@ class Checkpoint : public ProgramWriter {
        cost);
   }
 
+  void gradient(Where where, BufferId receipt) {
+    BufferId at = home_gradient(where);
+    const Cost cost{.bytes = static_cast<double>(pending_bytes(where))};
+    if (lies_on_device(at)) {
+      at = moved(OpId::kOffloadGradient, where, at,
+                 catalog_.saved_gradients.at(pending_bytes(where)));
+    }
+    const auto& records = catalog_.pending_records;
+    const BufferId record =
+        records[std::min(records.size() - 1, static_cast<std::size_t>(where.segment))];
+    op(OpId::kSumGradient, where, {{kGradient, at}, {kRecord, record}, {kReceipts, receipt}}, cost);
+    op(OpId::kWriteGradient, where, {{kPosition, position_}, {kGradient, at}, {kReceipts, receipt}},
+       cost);
+  }
+
   BufferId position_ = 0;
 };
 
 }  // namespace
 
 std::shared_ptr<const prefetch::Program> checkpoint_program(const Setup& setup,
-                                                            const Catalog& catalog) {
-  return Checkpoint(setup, catalog).write();
+                                                            const Catalog& catalog, Saves saves) {
+  return Checkpoint(setup, catalog).write(saves);
 }
 
 std::shared_ptr<const prefetch::Program> init_program(const Setup& setup, const Catalog& catalog) {

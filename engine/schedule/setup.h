@@ -45,6 +45,7 @@ struct Setup {
   bool may_arrive = false;    ///< nothing that is asked of the gradients needs all of them at once
   bool picks_update = false;  ///< before the plan: it may take another one that is allowed
   bool clips_segments = false;   ///< each by a norm of its own, not all by one
+  bool begins_pending = false;   ///< with a gradient whose update is still to come
   std::int64_t kept_layers = 0;  ///< so many, from the last, keep their forward for backward
   Bytes workspace = 0;           ///< of the compute lane
 
@@ -74,6 +75,8 @@ struct Setup {
   bool updates_on_device() const { return homes.offload_optimizer == OptimizerHome::kNone; }
   /// Each segment has a record of its own, made of its own norms.
   bool decides_by_segment() const { return clips_segments || update == Update::kArriving; }
+  /// A step leaves its gradient to the next.
+  bool delays() const { return update == Update::kDelayed; }
   bool uses_nvme() const {
     return homes.offload_param == ParamHome::kNvme ||
            homes.offload_optimizer == OptimizerHome::kNvme ||

@@ -5,7 +5,7 @@
 
 #include "engine/schedule/gradient_route.h"
 #include "engine/schedule/programs.h"
-#include "engine/schedule/writer.h"
+#include "engine/schedule/updates.h"
 
 namespace sluice::schedule {
 namespace {
@@ -14,14 +14,17 @@ using enum Operand;
 
 /// One training step. Each function appends ops in an order that is correct when they run one by
 /// one; which of them there are follows from where the bytes live.
-class Step : public ProgramWriter {
+class Step : public UpdateWriter {
  public:
-  Step(const Setup& setup, const Catalog& catalog)
-      : ProgramWriter("step", setup, catalog),
+  Step(const Setup& setup, const Catalog& catalog, Applies applies)
+      : UpdateWriter("step", setup, catalog),
+        applies_(applies),
         gradients_(static_cast<std::size_t>(segments())),
-        norms_(static_cast<std::size_t>(segments())) {}
+        norms_(static_cast<std::size_t>(segments())),
+        fresh_(static_cast<std::size_t>(segments())) {}
 
   std::shared_ptr<const prefetch::Program> write() {
+    if (applies_ == Applies::kLast) take_records();
     const auto micro_batches = static_cast<int>(setup_.micro_batches);
     const auto together = static_cast<int>(setup_.sweep);
     for (int first = 0; first < micro_batches; first += together) {
@@ -31,7 +34,7 @@ class Step : public ProgramWriter {
       end_update();
     } else {
       decide();
-      for (int s = 0; s < segments(); ++s) update(s);
+      for (int s = 0; applies_ == Applies::kOwn && s < segments(); ++s) update(s);
     }
     return finish();
   }
@@ -55,6 +58,7 @@ class Step : public ProgramWriter {
   }
 
   int last_block() const { return blocks() - 1; }  // the head
+  bool is_last(const Sweep& s) const { return s.end == setup_.micro_batches; }
 
   void forward(Sweep& s) {
     for (int mb = s.first; mb < s.end; ++mb) s.batch[mb] = fetch_batch(mb);
@@ -87,6 +91,10 @@ class Step : public ProgramWriter {
   void head(Sweep& s) {
     const int b = last_block();
     const Buffers weights = fetch(block(b));
+    if (s.first == 0) {
+      update_late(b);
+      update_late(0);  // the next forward wants them first
+    }
     for (int mb = s.first; mb < s.end; ++mb) {
       s.dx[mb] = activation();
       const BufferId loss = new_loss();
@@ -103,11 +111,15 @@ class Step : public ProgramWriter {
       losses_.push_back(loss_on_host({.micro_batch = mb}, loss));  // an update may ask for it
       collect(b, mb, gradients);
     }
+    if (!is_last(s)) return;
+    use_late(b);
+    use_late(0);  // only its forward reads them
   }
 
   void backward(Sweep& s) {
     for (int b = last_block() - 1; b > 0; --b) {
       const Buffers weights = fetch(block(b));
+      if (s.first == 0) update_late(b);
       for (int mb = s.first; mb < s.end; ++mb) {
         const BufferId dy = std::exchange(s.dx[mb], activation());
         Bindings operands{{kWeights, weights},          {kInput, restore(b, mb, s.saved[{b, mb}])},
@@ -120,6 +132,7 @@ class Step : public ProgramWriter {
           backward_op(OpId::kLayerBackward, b, mb, std::move(operands), 3);
         }
       }
+      if (is_last(s)) use_late(b);
     }
     for (int mb = s.first; mb < s.end; ++mb) {
       backward_op(OpId::kEmbedBackward, 0, mb,
@@ -163,7 +176,7 @@ class Step : public ProgramWriter {
 
   Buffers contributions(int b) {
     Buffers all;
-    for (const int s : block(b).segments) all.push_back(contribution(s));
+    for (const int s : block(b).segments) all.push_back(contribution(s, b));
     return all;
   }
 
@@ -177,21 +190,24 @@ class Step : public ProgramWriter {
   struct Gradient {
     std::map<int, BufferId> sums = {};  // by the block that uses the segment
     std::int64_t collected = 0;         // contributions
-    std::vector<BufferId> chunks = {};  // parts of the whole, which the optimizer reads
+    Buffers chunks = {};                // parts of the whole, which the optimizer reads
   };
 
   const GradientRoute& route(int s) const { return catalog_.routes[static_cast<std::size_t>(s)]; }
   Gradient& gradient(int s) { return gradients_[static_cast<std::size_t>(s)]; }
 
   /// Where the compute lane writes the gradient of one use of a segment.
-  BufferId contribution(int s) {
-    if (route(s).written_at_home()) return new_gradient(s);
+  BufferId contribution(int s, int b) {
+    if (route(s).written_at_home()) return new_gradient(s, b);
     const Bytes bytes = segment_bytes(s);
     return transient(catalog_.contributions.at(bytes), bytes);
   }
 
-  /// A buffer at home that holds all of a segment's gradient.
-  BufferId new_gradient(int s) {
+  /// A buffer at home for all of a segment's gradient by this block. Where updates are delayed it
+  /// stays; of a tied segment's two that of the embedding, into which the other is added.
+  BufferId new_gradient(int s, int b) {
+    const bool whole = route(s).uses == 1 || b == 0;
+    if (setup_.delays() && whole) return catalog_.pending[static_cast<std::size_t>(s)];
     const Bytes elem = size_of(route(s).dtype);
     const Bytes bytes = setup_.segment_elems(s) * elem;
     return transient(catalog_.gradients.at(bytes), bytes);
@@ -202,8 +218,11 @@ class Step : public ProgramWriter {
   void collect(int s, int b, int mb, BufferId contribution) {
     const Where where{.segment = s, .micro_batch = mb};
     if (route(s).offloaded) {
-      const PoolBySize& to = route(s).summed ? catalog_.staged : catalog_.gradients;
-      contribution = moved(OpId::kOffloadGradient, where, contribution, to.at(segment_bytes(s)));
+      const Bytes bytes = segment_bytes(s);
+      const BufferId to =
+          route(s).summed ? transient(catalog_.staged.at(bytes), bytes) : new_gradient(s, b);
+      copy(OpId::kOffloadGradient, where, contribution, to);
+      contribution = to;
     }
     auto& sums = gradient(s).sums;
     if (route(s).summed) {
@@ -216,7 +235,7 @@ class Step : public ProgramWriter {
 
   void add(Where where, std::map<int, BufferId>& sums, int b, BufferId contribution) {
     const bool first = !sums.contains(b);
-    if (first) sums[b] = new_gradient(where.segment);
+    if (first) sums[b] = new_gradient(where.segment, b);
     arithmetic(first ? OpId::kStartSum : OpId::kAccumulate, route(where.segment).home, where,
                {{kContribution, contribution}, {kSum, sums[b]}}, gradient_bytes(where.segment, 2));
   }
@@ -238,12 +257,20 @@ class Step : public ProgramWriter {
     arithmetic(OpId::kNorm, route(s).home, {.segment = s}, {{kGradient, whole}, {kNorms, norms}},
                {.bytes = static_cast<double>(elems * elem)});
     if (on_device) norms = moved(OpId::kOffloadNorms, {.segment = s}, norms, catalog_.norms);
-    for (const zero::Chunk& c : setup_.chunks[static_cast<std::size_t>(s)]) {
-      gradient(s).chunks.push_back(part_of(whole, c.first_elem * elem, c.elems * elem));
-    }
+    gradient(s).chunks = parts_of(s, whole);
     if (!arriving()) return;
     if (!record_) begin_update();
     update(s);
+  }
+
+  Buffers parts_of(int s, BufferId whole) {
+    if (setup_.delays()) return catalog_.pending_chunks[static_cast<std::size_t>(s)];
+    const Bytes elem = size_of(route(s).dtype);
+    Buffers parts;
+    for (const zero::Chunk& c : setup_.chunks[static_cast<std::size_t>(s)]) {
+      parts.push_back(part_of(whole, c.first_elem * elem, c.elems * elem));
+    }
+    return parts;
   }
 
   /// Of fp32 sums.
@@ -252,7 +279,6 @@ class Step : public ProgramWriter {
   }
 
   bool arriving() const { return setup_.update == Update::kArriving; }
-  BufferId new_record() { return transient(catalog_.records, catalog_.sizes.record); }
 
   /// What is known of the step's update when the first gradient is whole: all but the others.
   void begin_update() {
@@ -267,9 +293,18 @@ class Step : public ProgramWriter {
 
   /// From losses and norms: learning rate, clip factor, skip or not. All that follows reads it.
   void decide() {
-    record_ = new_record();
+    const bool leaves = applies_ != Applies::kOwn;
+    record_ = leaves && !setup_.clips_segments ? catalog_.pending_records.front() : new_record();
     op(OpId::kDecide, {},
        {{kControl, catalog_.control}, {kLoss, losses_}, {kNorms, norms_}, {kRecord, *record_}});
+    for (int s = 0; leaves && setup_.clips_segments && s < segments(); ++s) {
+      decide(s, catalog_.pending_records[static_cast<std::size_t>(s)]);
+    }
+  }
+
+  void decide(int s, BufferId record) {
+    op(OpId::kDecideSegment, {.segment = s},
+       {{kStepRecord, *record_}, {kNorms, norms_[static_cast<std::size_t>(s)]}, {kRecord, record}});
   }
 
   /// Of a whole segment.
@@ -277,48 +312,72 @@ class Step : public ProgramWriter {
     BufferId record = *record_;
     if (setup_.decides_by_segment()) {
       record = new_record();
-      op(OpId::kDecideSegment, {.segment = s},
-         {{kStepRecord, *record_},
-          {kNorms, norms_[static_cast<std::size_t>(s)]},
-          {kRecord, record}});
+      decide(s, record);
     }
-    for (int c = 0; c < chunks(s); ++c) update({.segment = s, .chunk = c}, record);
+    for (int c = 0; c < chunks(s); ++c) {
+      const BufferId chunk = gradient(s).chunks[static_cast<std::size_t>(c)];
+      UpdateWriter::update({.segment = s, .chunk = c}, chunk, record);
+    }
   }
 
-  void update(Where where, BufferId record) {
-    const bool on_device = setup_.updates_on_device();
-    const prefetch::Tier tier = on_device ? prefetch::Tier::kGpu : prefetch::Tier::kCpu;
-    const BufferId state = on_device ? home_state(where) : read_state(where);
-    const BufferId fresh = fresh_slot(where, tier);
-    arithmetic(OpId::kAdam, tier, where,
-               {{kRecord, record},
-                {kState, state},
-                {kGradient, gradient_chunk(where, record)},
-                {kFresh, fresh}},
-               {.bytes = static_cast<double>(chunk(where).elems * zero::kUpdateBytesPerElem)},
-               record);
-    bring_home(where, state, fresh, record);
+  /// New weights of what the step before left, just before this one's gradients take its place.
+  /// They wait: this step's forward and backward are on the old ones.
+  void update_late(int b) {
+    if (applies_ != Applies::kLast) return;
+    for (const int s : block(b).segments) {
+      Buffers& fresh = fresh_[static_cast<std::size_t>(s)];
+      for (int c = static_cast<int>(fresh.size()); c < chunks(s); ++c) {
+        const Where where{.segment = s, .chunk = c};
+        fresh.push_back(update_apart(where, home_gradient(where), taken_record(s)));
+      }
+    }
   }
 
-  /// The gradient of one chunk where the optimizer can read it.
-  BufferId gradient_chunk(Where where, BufferId record) {
-    const BufferId at = gradient(where.segment).chunks[static_cast<std::size_t>(where.chunk)];
-    if (!route(where.segment).copied_by_chunk) return at;
-    const Bytes bytes = chunk(where).elems * size_of(route(where.segment).dtype);
-    return moved(setup_.updates_on_device() ? OpId::kFetchGradient : OpId::kOffloadGradient, where,
-                 at, catalog_.gradient_chunks.at(bytes), record);
+  /// Nobody reads the old ones any more.
+  void use_late(int b) {
+    for (const int s : block(b).segments) {
+      const Buffers fresh = std::exchange(fresh_[static_cast<std::size_t>(s)], {});
+      for (int c = 0; c < static_cast<int>(fresh.size()); ++c) {
+        bring_weights_home({.segment = s, .chunk = c}, fresh[static_cast<std::size_t>(c)],
+                           taken_record(s));
+      }
+    }
   }
 
+  const Applies applies_;
   std::vector<Gradient> gradients_;  // by segment
   Buffers losses_;                   // by micro-batch
   Buffers norms_;                    // by segment: the global order of grains
   std::optional<BufferId> record_;   // of the step
+  std::vector<Buffers> fresh_;       // by segment and chunk: of a late update, on their way
+};
+
+/// By itself: nobody reads the old weights meanwhile.
+class Drain : public UpdateWriter {
+ public:
+  Drain(const Setup& setup, const Catalog& catalog) : UpdateWriter("drain", setup, catalog) {}
+
+  std::shared_ptr<const prefetch::Program> write() {
+    take_records();
+    for (int s = 0; s < segments(); ++s) {
+      for (int c = 0; c < chunks(s); ++c) {
+        const Where where{.segment = s, .chunk = c};
+        update(where, home_gradient(where), taken_record(s));
+      }
+    }
+    return finish();
+  }
 };
 
 }  // namespace
 
-std::shared_ptr<const prefetch::Program> step_program(const Setup& setup, const Catalog& catalog) {
-  return Step(setup, catalog).write();
+std::shared_ptr<const prefetch::Program> step_program(const Setup& setup, const Catalog& catalog,
+                                                      Applies applies) {
+  return Step(setup, catalog, applies).write();
+}
+
+std::shared_ptr<const prefetch::Program> drain_program(const Setup& setup, const Catalog& catalog) {
+  return Drain(setup, catalog).write();
 }
 
 }  // namespace sluice::schedule

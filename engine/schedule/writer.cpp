@@ -24,10 +24,15 @@ void ProgramWriter::add(prefetch::Op op, std::optional<BufferId> record) {
 
 BufferId ProgramWriter::moved(OpId id, Where where, BufferId from, prefetch::PoolId to,
                               std::optional<BufferId> record) {
-  const Bytes bytes = program_->info(from).bytes;
-  const BufferId copy = transient(to, bytes);
-  op(id, where, {{kSource, from}, {kTarget, copy}}, {.bytes = static_cast<double>(bytes)}, record);
-  return copy;
+  const BufferId target = transient(to, program_->info(from).bytes);
+  copy(id, where, from, target, record);
+  return target;
+}
+
+void ProgramWriter::copy(OpId id, Where where, BufferId from, BufferId to,
+                         std::optional<BufferId> record) {
+  const auto bytes = static_cast<double>(program_->info(to).bytes);
+  op(id, where, {{kSource, from}, {kTarget, to}}, {.bytes = bytes}, record);
 }
 
 BufferId ProgramWriter::fetch(int segment) {
@@ -99,36 +104,44 @@ BufferId ProgramWriter::state_slot(Where where) {
 }
 
 BufferId ProgramWriter::fresh_slot(Where where, prefetch::Tier tier) {
-  const prefetch::Tier home = catalog_.pools[program_->info(home_param(where)).pool].tier;
+  const prefetch::Tier home = tier_of(home_param(where));
   const bool reached = home == tier || (home != prefetch::Tier::kNvme && !separate());
-  if (reached) return home_param(where);
+  return reached ? home_param(where) : waiting_slot(where, tier);
+}
+
+BufferId ProgramWriter::waiting_slot(Where where, prefetch::Tier tier) {
   const Bytes bytes = fresh_bytes(where);
   const bool on_device = tier == prefetch::Tier::kGpu && separate();
   return transient((on_device ? catalog_.device_fresh : catalog_.fresh).at(bytes), bytes);
 }
 
-void ProgramWriter::bring_home(Where where, BufferId state, BufferId fresh,
-                               std::optional<BufferId> record) {
-  const auto home = [&](OpId id, BufferId from, BufferId to) {
-    op(id, where, {{kSource, from}, {kTarget, to}},
-       {.bytes = static_cast<double>(program_->info(to).bytes)}, record);
-  };
-  if (state != home_state(where)) {
-    home(setup_.updates_on_device() ? OpId::kFetchState : OpId::kWriteState, state,
-         home_state(where));
+void ProgramWriter::bring_state_home(Where where, BufferId state, std::optional<BufferId> record) {
+  const BufferId home = home_state(where);
+  if (state == home) return;
+  copy(setup_.updates_on_device() ? OpId::kFetchState : OpId::kWriteState, where, state, home,
+       record);
+}
+
+void ProgramWriter::bring_weights_home(Where where, BufferId fresh,
+                                       std::optional<BufferId> record) {
+  const BufferId home = home_param(where);
+  if (fresh == home) return;
+  if (lies_on_host(fresh) && lies_on_host(home)) {
+    const auto bytes = 2 * static_cast<double>(fresh_bytes(where));  // read and written
+    return op(OpId::kAdoptWeights, where, {{kSource, fresh}, {kTarget, home}}, {.bytes = bytes},
+              record);
   }
-  if (fresh == home_param(where)) return;
   switch (setup_.homes.offload_param) {
     case ParamHome::kNone:
-      return home(OpId::kPublish, fresh, home_param(where));
+      return copy(OpId::kPublish, where, fresh, home, record);
     case ParamHome::kCpu:
-      return home(OpId::kOffloadWeights, fresh, home_param(where));
+      return copy(OpId::kOffloadWeights, where, fresh, home, record);
     case ParamHome::kNvme:
       if (lies_on_device(fresh)) {
         fresh = moved(OpId::kOffloadWeights, where, fresh, catalog_.fresh.at(fresh_bytes(where)),
                       record);
       }
-      return home(OpId::kWriteWeights, fresh, home_param(where));
+      return copy(OpId::kWriteWeights, where, fresh, home, record);
   }
 }
 

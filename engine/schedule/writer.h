@@ -45,6 +45,9 @@ class ProgramWriter {
   /// An op that copies all of `from` into a new buffer; that buffer.
   BufferId moved(OpId id, Where where, BufferId from, prefetch::PoolId to,
                  std::optional<BufferId> record = std::nullopt);
+  /// The same into one that is there.
+  void copy(OpId id, Where where, BufferId from, BufferId to,
+            std::optional<BufferId> record = std::nullopt);
 
   BufferId transient(prefetch::PoolId pool, Bytes bytes) {
     return program_->buffer({pool, bytes, catalog_.tags[pool]});
@@ -83,11 +86,24 @@ class ProgramWriter {
         .states[static_cast<std::size_t>(where.segment)][static_cast<std::size_t>(where.chunk)];
   }
   /// Where new weights of one chunk are written by whoever works in this tier: at home, or in a
-  /// slot.
+  /// slot. The second leaves those at home as they are.
   BufferId fresh_slot(Where chunk, prefetch::Tier tier);
-  /// Both on their way home, where they are not there yet.
-  void bring_home(Where chunk, BufferId state, BufferId fresh, std::optional<BufferId> record);
+  BufferId waiting_slot(Where chunk, prefetch::Tier tier);
+  /// On their way home, where they are not there yet.
+  void bring_state_home(Where chunk, BufferId state, std::optional<BufferId> record);
+  void bring_weights_home(Where chunk, BufferId fresh, std::optional<BufferId> record);
 
+  /// One chunk of what a step leaves to the next.
+  BufferId home_gradient(Where where) const {
+    return catalog_.pending_chunks[static_cast<std::size_t>(where.segment)]
+                                  [static_cast<std::size_t>(where.chunk)];
+  }
+  Bytes pending_bytes(Where where) const { return program_->info(home_gradient(where)).bytes; }
+
+  prefetch::Tier tier_of(BufferId id) const { return catalog_.pools[program_->info(id).pool].tier; }
+  bool lies_on_device(BufferId id) const {
+    return separate() && tier_of(id) == prefetch::Tier::kGpu;
+  }
   bool separate() const { return setup_.sharing == Sharing::kSeparate; }
   Bytes segment_bytes(int segment) const {
     return setup_.segment_elems(segment) * size_of(setup_.compute);
@@ -113,8 +129,8 @@ class ProgramWriter {
   BufferId fetch(int segment);
   Bytes state_bytes(Where where) const { return chunk(where).elems * zero::kStateBytesPerElem; }
   Bytes fresh_bytes(Where where) const { return chunk(where).elems * size_of(setup_.compute); }
-  bool lies_on_device(BufferId id) const {
-    return separate() && catalog_.pools[program_->info(id).pool].tier == prefetch::Tier::kGpu;
+  bool lies_on_host(BufferId id) const {
+    return tier_of(id) != prefetch::Tier::kNvme && !lies_on_device(id);
   }
   bool host_reaches_state() const;
   BufferId home_param(Where where) const {

@@ -252,6 +252,10 @@ class Stored : public OfModel {
   std::map<std::string, std::string> names_;  // of the model's tensors -> of the files'
 };
 
+[[noreturn]] void no_gradient() {
+  throw Error(Errc::kLogic, "first values that are no checkpoint have no gradient");
+}
+
 /// The state of a checkpoint, however that was cut into chunks.
 class Resumed : public FirstValues {
  public:
@@ -272,12 +276,46 @@ class Resumed : public FirstValues {
     });
   }
 
+  Waiting waiting(int segment) const override {
+    using checkpoint::Position;
+    return {reader_->manifest().position.pending == Position::Pending::kApplied,
+            reader_->gradient_factor(segment)};
+  }
+
+  Ticket read_gradient(int segment, const zero::Chunk& chunk,
+                       std::span<std::byte> gradient) const override {
+    return reader_->read_gradient(segment, chunk.first_elem, gradient);
+  }
+
+  void check_gradient(int segment, const zero::Chunk& chunk, std::span<const std::byte> gradient,
+                      const checkpoint::Each& each) const override {
+    if (!sums_) return;
+    each(chunk.elems, [&](std::size_t begin, std::size_t end) {
+      sums_->add_gradient(segment, chunk.first_elem, gradient, begin, end);
+    });
+  }
+
  private:
   const std::unique_ptr<const checkpoint::StateReader> reader_;
   mutable std::optional<checkpoint::RecordSums> sums_;
 };
 
 }  // namespace
+
+FirstValues::Waiting FirstValues::waiting(int /*segment*/) const {
+  no_gradient();
+}
+
+Ticket FirstValues::read_gradient(int /*segment*/, const zero::Chunk& /*chunk*/,
+                                  std::span<std::byte> /*gradient*/) const {
+  no_gradient();
+}
+
+void FirstValues::check_gradient(int /*segment*/, const zero::Chunk& /*chunk*/,
+                                 std::span<const std::byte> /*gradient*/,
+                                 const checkpoint::Each& /*each*/) const {
+  no_gradient();
+}
 
 std::unique_ptr<FirstValues> resumed_values(std::unique_ptr<const checkpoint::StateReader> reader,
                                             bool verify) {

@@ -33,6 +33,21 @@ class FirstValues {
   /// kFormat, kIo, kCheckpoint.
   virtual void fill(int segment, const zero::Chunk& chunk, std::span<float> state,
                     const checkpoint::Each& each) const = 0;
+
+  /// Of a gradient whose update is still to come. Only a checkpoint has one; the others throw
+  /// kLogic.
+  struct Waiting {
+    bool applied = true;  ///< else it is of a step that is skipped
+    float factor = 1;
+  };
+  virtual Waiting waiting(int segment) const;
+  /// Begins to bring a chunk of it; to be left alone until the ticket is done.
+  virtual Ticket read_gradient(int segment, const zero::Chunk& chunk,
+                               std::span<std::byte> gradient) const;
+  /// Once it is there: that it is what was saved. Throws kCheckpoint.
+  virtual void check_gradient(int segment, const zero::Chunk& chunk,
+                              std::span<const std::byte> gradient,
+                              const checkpoint::Each& each) const;
 };
 
 std::unique_ptr<FirstValues> drawn_values(std::uint64_t seed,

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <span>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/record.h"
 #include "engine/data/learning_rate.h"
+#include "engine/schedule/gradient_route.h"
 #include "engine/train/arithmetic_ops.h"
 #include "engine/train/loss_scale.h"
 
@@ -47,6 +49,16 @@ void HostOps::run(const OpBytes& op) {
       return;
     case OpId::kInitState:
       return init_state(op);
+    case OpId::kInitRecord:
+      return init_record(op);
+    case OpId::kInitGradient:
+      return init_gradient(op);
+    case OpId::kTakeRecord:
+      op.values<Record>(Operand::kRecord).front() =
+          op.values<const Record>(Operand::kSource).front();
+      return;
+    case OpId::kAdoptWeights:
+      return adopt_weights(op);
     case OpId::kBeginUpdate:
       return begin_update(op);
     case OpId::kDecide:
@@ -59,6 +71,8 @@ void HostOps::run(const OpBytes& op) {
       return report_loss(op);
     case OpId::kSumState:
       return sum_state(op);
+    case OpId::kSumGradient:
+      return sum_gradient(op);
     default:
       throw Error(Errc::kLogic, fmt::format("'{}' is no op of the host", kind_of(op.id).name));
   }
@@ -74,6 +88,9 @@ void HostOps::load_batch(const OpBytes& op) const {
 }
 
 Ticket HostOps::read_first_values(const OpBytes& op) const {
+  if (op.id == OpId::kReadGradient) {
+    return first_values_->read_gradient(op.where.segment, chunk(op.where), op[Operand::kGradient]);
+  }
   return first_values_->read(op.where.segment, chunk(op.where), op.values<float>(Operand::kState));
 }
 
@@ -83,6 +100,44 @@ void HostOps::init_state(const OpBytes& op) const {
       op.where.segment, c, op.values<float>(Operand::kState),
       [&](std::size_t count, const auto& work) { optimizer_.for_grains(count, work); });
   optimizer_.publish(fresh_of(op, setup_.compute, 0, c.elems), state_of(op).master);
+}
+
+/// What was decided before the run's first step, whose counters know of it.
+void HostOps::init_record(const OpBytes& op) const {
+  const FirstValues::Waiting waiting = first_values_->waiting(op.where.segment);
+  Control before = op.values<const Control>(Operand::kControl).front();
+  if (waiting.applied) --before.applied;
+  Record record = next_record(before, Tag::unpack(op.tag).step - 1);
+  record.clip = waiting.factor;
+  record.applied = waiting.applied;
+  op.values<Record>(Operand::kRecord).front() = record;
+}
+
+void HostOps::init_gradient(const OpBytes& op) const {
+  first_values_->check_gradient(
+      op.where.segment, chunk(op.where), op[Operand::kGradient],
+      [&](std::size_t count, const auto& work) { optimizer_.for_grains(count, work); });
+}
+
+void HostOps::adopt_weights(const OpBytes& op) const {
+  const auto from = op[Operand::kSource], to = op[Operand::kTarget];
+  const std::size_t elem = size_of(setup_.compute);
+  optimizer_.for_grains(chunk(op.where).elems, [&](std::size_t begin, std::size_t end) {
+    std::memcpy(&to[begin * elem], &from[begin * elem], (end - begin) * elem);
+  });
+}
+
+/// With what applying it takes: where a step is skipped nothing is.
+void HostOps::sum_gradient(const OpBytes& op) const {
+  const zero::Chunk& c = chunk(op.where);
+  const auto gradient = op[Operand::kGradient];
+  const DType dtype = schedule::gradient_route(setup_, op.where.segment).dtype;
+  const Record& record = op.values<const Record>(Operand::kRecord).front();
+  std::atomic<std::uint64_t> sum{0};
+  optimizer_.for_grains(c.elems, [&](std::size_t begin, std::size_t end) {
+    sum += checkpoint::sum_of_gradient(c.first_elem, gradient, dtype, begin, end);
+  });
+  op.values<GradientReceipt>(Operand::kReceipts).front() = {sum, record.clip, record.applied};
 }
 
 void HostOps::sum_state(const OpBytes& op) const {

@@ -58,7 +58,7 @@ class HostOps {
 
   void run(const OpBytes& op);
 
-  /// Has the bytes come that a chunk's first values are made of.
+  /// Has the bytes come that a chunk's first values are made of, or a gradient that waits.
   Ticket read_first_values(const OpBytes& op) const;
   /// The first values are there: closes what they came from.
   void begun() { first_values_.reset(); }
@@ -70,7 +70,11 @@ class HostOps {
  private:
   void load_batch(const OpBytes& op) const;
   void init_state(const OpBytes& op) const;
+  void init_record(const OpBytes& op) const;
+  void init_gradient(const OpBytes& op) const;
   void sum_state(const OpBytes& op) const;
+  void sum_gradient(const OpBytes& op) const;
+  void adopt_weights(const OpBytes& op) const;
   void begin_update(const OpBytes& op) const;
   void decide(const OpBytes& op);
   void decide_segment(const OpBytes& op) const;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -48,7 +50,7 @@ class Session::Loop {
                       "the nvme tier; the run ends there, with its weights",
                       format_bytes(*s_.job_.limits.max_write_total), last_step_, s_.steps_));
     }
-    append(s_.plan_.programs.init, {});
+    append(s_.plan_.programs.init, {Tag::Kind::kInit, done_});
     settle(0);  // the clock of the first step starts when the weights stand
     const bool all = append_steps();
     settle(0);
@@ -67,10 +69,11 @@ class Session::Loop {
   /// False: stopped before the last.
   bool append_steps() {
     for (std::int64_t step = done_; step < last_step_; ++step) {
-      if (!append(s_.plan_.programs.step, {Tag::Kind::kStep, step})) break;
+      if (!append_step(step)) break;
       done_ = step + 1;
       // One that is saved is whole: going on from it does not come back to it.
       if (evaluates(step) && (!stopping() || saves_when_stopped())) {
+        if (s_.job_.eval.drain || done_ == last_step_) drain();
         await_room();
         a_.driver->append(s_.plan_.programs.evaluation, Tag{Tag::Kind::kEvaluation, step}.pack());
       }
@@ -79,6 +82,27 @@ class Session::Loop {
     if (done_ == last_step_) return true;
     if (saves_when_stopped() && asked_for_ != done_) checkpoint();
     return false;
+  }
+
+  /// False: stopped before it.
+  bool append_step(std::int64_t step) {
+    const plan::Programs& programs = s_.plan_.programs;
+    const bool delayed = s_.setup_.delays() && step >= s_.delayed_start_;
+    if (!delayed) drain();  // of a run that went on from a checkpoint of a delayed one
+    const auto& not_late = delayed ? programs.delayed.first_step : programs.delayed.own_step;
+    const auto& program = s_.setup_.delays() && !waiting_ ? not_late : programs.step;
+    if (!append(program, {Tag::Kind::kStep, step})) return false;
+    begun_[step] = {program, delayed};
+    waiting_ = delayed;
+    return true;
+  }
+
+  /// What the last step left is applied by itself, if it left something.
+  void drain() {
+    if (!waiting_) return;
+    await_room();
+    a_.driver->append(s_.plan_.programs.delayed.drain, Tag{Tag::Kind::kDrain, done_}.pack());
+    waiting_ = false;
   }
 
   bool saves_when_stopped() const { return s_.job_.checkpoint.save_on_signal; }
@@ -96,7 +120,10 @@ class Session::Loop {
     asked_at_ = now_ns();
     asked_for_ = done_;
     await_room();
-    a_.driver->append(s_.plan_.programs.checkpoint, Tag{Tag::Kind::kCheckpoint, done_}.pack());
+    const plan::Programs& programs = s_.plan_.programs;
+    const auto kind = waiting_ ? Tag::Kind::kPendingCheckpoint : Tag::Kind::kCheckpoint;
+    a_.driver->append(waiting_ ? programs.delayed.checkpoint : programs.checkpoint,
+                      Tag{kind, done_}.pack());
   }
 
   bool stopping() const { return s_.job_.stop != nullptr && *s_.job_.stop > 0; }
@@ -136,18 +163,25 @@ class Session::Loop {
     const Tag tag = Tag::unpack(finished.tag);
     a_.ledger.set_peaks(s_.plan_.catalog.pools, s_.plan_.catalog.tags, finished.peak_slots);
     profile(finished, tag);
-    if (tag.kind == Tag::Kind::kStep) {
-      step_finished(finished, tag.step);
-    } else if (tag.kind == Tag::Kind::kEvaluation) {
-      pending_->valid_loss = a_.host.take_evaluation(tag.step);
-      report();
-    } else if (tag.kind == Tag::Kind::kCheckpoint) {
-      if (a_.saver.publish(tag.step)) saved_ = tag.step;
-    } else {
-      a_.host.begun();
-      last_ = finished;
-      read_ = a_.conductor.nvme_read();
-      written_ = a_.conductor.nvme_written();
+    switch (tag.kind) {
+      case Tag::Kind::kInit:
+        a_.host.begun();
+        last_ = finished;
+        read_ = a_.conductor.nvme_read();
+        written_ = a_.conductor.nvme_written();
+        return;
+      case Tag::Kind::kStep:
+        return step_finished(finished, tag.step);
+      case Tag::Kind::kEvaluation:
+        pending_->valid_loss = a_.host.take_evaluation(tag.step);
+        return report();
+      case Tag::Kind::kCheckpoint:
+      case Tag::Kind::kPendingCheckpoint:
+        if (a_.saver.publish(tag.step)) saved_ = tag.step;
+        return;
+      case Tag::Kind::kDrain:  // its time is the next step's
+      case Tag::Kind::kFinal:
+        return;
     }
   }
 
@@ -163,6 +197,7 @@ class Session::Loop {
     record.clip = result.clip;
     if (s_.job_.compute == DType::kF16) record.loss_scale = result.loss_scale;
     record.skipped = result.skipped;
+    record.delayed = begun_.extract(step).mapped().delayed;
     record.tokens = s_.setup_.tokens_per_step();
     record.targets = result.targets;
     record.flops = step_flops_;
@@ -199,7 +234,7 @@ class Session::Loop {
     if (!profile_ || (!evaluation && tag.kind != Tag::Kind::kStep) || !profile_->wants(step)) {
       return;
     }
-    const auto& program = evaluation ? s_.plan_.programs.evaluation : s_.plan_.programs.step;
+    const auto& program = evaluation ? s_.plan_.programs.evaluation : begun_.at(tag.step).program;
     profile_->collect(step, finished.instance, *program, *a_.trace);
     const bool last = step == std::min(s_.job_.profile.steps->last, last_step_);
     if (last && evaluation == evaluates(tag.step)) profile_->write();
@@ -220,10 +255,18 @@ class Session::Loop {
   }
 
   void save() {
-    a_.driver->append(s_.plan_.programs.final, Tag{}.pack());
+    drain();
+    await_room();
+    a_.driver->append(s_.plan_.programs.final, Tag{Tag::Kind::kFinal, done_}.pack());
     settle(0);
     a_.writer->finish();
   }
+
+  /// A step that is under way.
+  struct Begun {
+    std::shared_ptr<const prefetch::Program> program;
+    bool delayed = false;
+  };
 
   Session& s_;
   Assembly& a_;
@@ -232,11 +275,13 @@ class Session::Loop {
   const double step_flops_ = s_.setup_.step_flops();
   const double peak_flops_ = size_of(s_.setup_.compute) == 2 ? gpu::device().peak_flops : 0;
   std::optional<Profile> profile_;
-  std::int64_t done_ = s_.position_.step;   // steps begun, with those that the run goes on from
-  std::int64_t saved_ = s_.position_.step;  // by the newest checkpoint that is whole
-  std::int64_t asked_for_ = saved_;         // by the newest one that was begun
-  Nanos asked_at_ = now_ns();               // when that was
-  std::int64_t finished_steps_ = 0;         // of this process
+  std::int64_t done_ = s_.position_.step;    // steps begun, with those that the run goes on from
+  std::int64_t saved_ = s_.position_.step;   // by the newest checkpoint that is whole
+  std::int64_t asked_for_ = saved_;          // by the newest one that was begun
+  Nanos asked_at_ = now_ns();                // when that was
+  bool waiting_ = s_.setup_.begins_pending;  // a gradient, for its update
+  std::map<std::int64_t, Begun> begun_;      // by step
+  std::int64_t finished_steps_ = 0;          // of this process
   executor::Finished last_{};
   std::vector<executor::LaneTime> usual_from_;  // the end of the last step that is not usual
   std::optional<data::StepRecord> pending_;
@@ -251,7 +296,7 @@ double Session::evaluate() {
   ::malloc_trim(0);
   Assembly assembly(*this);
   const Tag evaluation{Tag::Kind::kEvaluation, 0};
-  assembly.driver->append(plan_.programs.init, Tag{}.pack());
+  assembly.driver->append(plan_.programs.init, Tag{Tag::Kind::kInit, position_.step}.pack());
   assembly.driver->append(plan_.programs.evaluation, evaluation.pack());
   assembly.driver->wait(0);
   return assembly.host.take_evaluation(evaluation.step);

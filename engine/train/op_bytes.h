@@ -68,8 +68,16 @@ std::string drive_place(const executor::OpContext& context, const memory::SlotMe
 
 /// What a program of the stream is about, packed into the driver's tag.
 struct Tag {
-  enum class Kind : std::uint8_t { kOther, kStep, kEvaluation, kCheckpoint } kind = Kind::kOther;
-  std::int64_t step = 0;  ///< of kCheckpoint: steps done
+  enum class Kind : std::uint8_t {
+    kInit,
+    kStep,
+    kDrain,
+    kEvaluation,
+    kCheckpoint,
+    kPendingCheckpoint,  ///< with a gradient that waits
+    kFinal
+  } kind = Kind::kInit;
+  std::int64_t step = 0;  ///< of kInit and the checkpoints: steps done
 
   std::uint64_t pack() const {
     return (static_cast<std::uint64_t>(kind) << 56) | static_cast<std::uint64_t>(step);

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "engine/base/units.h"
+#include "engine/data/options.h"
 #include "engine/schedule/options.h"
 
 namespace sluice::train {
@@ -42,6 +43,7 @@ struct TrainOptions {
 struct EvalOptions {
   std::int64_t every = 200;   ///< steps; 0 = only at the end
   std::int64_t batches = 50;  ///< micro-batches per evaluation
+  bool drain = false;  ///< a gradient that waits is applied before; the next step's waits anew
 };
 
 inline constexpr std::int64_t kMostLossScale = std::int64_t{1} << 32;
@@ -60,6 +62,8 @@ enum class OptimizerType : std::uint8_t { kAdamW, kAdam };
 struct OptimizerOptions {
   OptimizerType type = OptimizerType::kAdamW;
   std::optional<schedule::Update> update;  ///< nullopt = auto: the plan chooses
+  /// Steps before the first whose update is delayed, where they are.
+  data::StepsOrShare delayed_update_start = std::int64_t{40};
   double lr = 3e-4;
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;

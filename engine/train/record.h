@@ -25,6 +25,13 @@ struct Record {
   bool applied = true;  ///< else the step is skipped: its update does nothing
 };
 
+/// What a checkpoint knows one chunk of a gradient by that waits.
+struct GradientReceipt {
+  std::uint64_t sum = 0;
+  float factor = 1;  ///< Record::clip of its segment
+  bool applied = true;
+};
+
 static_assert(std::is_trivially_copyable_v<Control> && sizeof(Control) <= 256);
 static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= 256);
 

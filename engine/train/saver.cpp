@@ -10,6 +10,7 @@
 #include "engine/base/log.h"
 #include "engine/checkpoint/checkpoints.h"
 #include "engine/schedule/catalog.h"
+#include "engine/schedule/gradient_route.h"
 #include "engine/shape/hf_config.h"
 #include "engine/train/record.h"
 
@@ -23,13 +24,14 @@ namespace {
 
 static_assert(sizeof(checkpoint::Position) <= schedule::kReceiptBytes);
 
-/// Of all chunks, in order: they lie behind the position.
-std::vector<std::uint64_t> sums_of(OpBytes::Bytes receipts) {
-  std::vector<std::uint64_t> sums(receipts.size() / schedule::kReceiptBytes - 1);
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    std::memcpy(&sums[i], &receipts[(i + 1) * schedule::kReceiptBytes], sizeof sums[i]);
-  }
-  return sums;
+static_assert(sizeof(GradientReceipt) <= schedule::kReceiptBytes);
+
+/// The n-th behind the position: one of each chunk's state, then one of each chunk's gradient.
+template <class Receipt>
+Receipt receipt(OpBytes::Bytes receipts, std::size_t n) {
+  Receipt value;
+  std::memcpy(&value, &receipts[(n + 1) * schedule::kReceiptBytes], sizeof value);
+  return value;
 }
 
 }  // namespace
@@ -43,6 +45,14 @@ Saver::Saver(const schedule::Setup& setup, const Job& job)
   laid_out_.settings = job.settings;
   laid_out_.segments = checkpoint::places_of(*setup.model);
   checkpoint::lay_out(laid_out_, setup.chunks, job.shard_size);
+  if (setup.delays()) {
+    std::vector<DType> dtypes;
+    for (int s = 0; s < static_cast<int>(setup.layouts.size()); ++s) {
+      dtypes.push_back(schedule::gradient_route(setup, s).dtype);
+    }
+    with_gradients_ = laid_out_;
+    checkpoint::lay_out_gradients(with_gradients_, setup.chunks, dtypes, job.shard_size);
+  }
   std::size_t records = 0;
   for (const auto& chunks : setup.chunks) {
     first_record_.push_back(records);
@@ -67,10 +77,8 @@ void Saver::run(const OpBytes& op, Bytes nvme_written) {
     if (!failed(open)) {
       if (op.id == OpId::kBeginCheckpoint) begin(open, op, nvme_written);
       if (op.id == OpId::kWriteRecord) write_record(open, op);
-      if (last) {
-        open.writer->seal(op.values<checkpoint::Position>(Operand::kReceipts).front(),
-                          sums_of(op[Operand::kReceipts]));
-      }
+      if (op.id == OpId::kWriteGradient) write_gradient(open, op);
+      if (last) seal(open, op);
     }
   } catch (const std::exception& e) {
     const std::lock_guard lock(mutex_);
@@ -82,19 +90,45 @@ void Saver::run(const OpBytes& op, Bytes nvme_written) {
 void Saver::begin(Open& open, const OpBytes& op, Bytes nvme_written) const {
   const Control& control = op.values<const Control>(Operand::kControl).front();
   open.begin = now_ns();
-  const std::int64_t step = Tag::unpack(op.tag).step;
+  const auto [kind, step] = Tag::unpack(op.tag);
   checkpoint::Position& position = op.values<checkpoint::Position>(Operand::kPosition).front();
   position = {step, control.applied, control.skipped_in_row, nvme_written, 0, control.scale_held};
   if (!job_.loss_scale.fixed) position.loss_scale = control.loss_scale;
   open.writer = std::make_unique<checkpoint::StateWriter>(
-      laid_out_, checkpoint::new_checkpoint(folder_, step), companions_, job_.aio);
+      kind == Tag::Kind::kPendingCheckpoint ? with_gradients_ : laid_out_,
+      checkpoint::new_checkpoint(folder_, step), companions_, job_.aio);
+}
+
+std::size_t Saver::record(const prefetch::Where& chunk) const {
+  return first_record_[static_cast<std::size_t>(chunk.segment)] +
+         static_cast<std::size_t>(chunk.chunk);
 }
 
 void Saver::write_record(const Open& open, const OpBytes& op) const {
-  const std::size_t record = first_record_[static_cast<std::size_t>(op.where.segment)] +
-                             static_cast<std::size_t>(op.where.chunk);
   // Waited for here: its error is the checkpoint's, not the run's.
-  open.writer->write(record, op[Operand::kState]).wait();
+  open.writer->write(record(op.where), op[Operand::kState]).wait();
+}
+
+void Saver::write_gradient(const Open& open, const OpBytes& op) const {
+  open.writer->write_gradient(record(op.where), op[Operand::kGradient]).wait();
+}
+
+void Saver::seal(const Open& open, const OpBytes& op) const {
+  using Pending = checkpoint::Position::Pending;
+  const auto receipts = op[Operand::kReceipts];
+  const checkpoint::Manifest& manifest = open.writer->manifest();
+  auto position = OpBytes::as<checkpoint::Position>(receipts).front();
+  std::vector<std::uint64_t> sums;
+  for (std::size_t i = 0; i < manifest.records.size(); ++i) {
+    sums.push_back(receipt<std::uint64_t>(receipts, i));
+  }
+  std::vector<checkpoint::GradientSum> gradients;
+  for (std::size_t i = 0; i < manifest.gradients.size(); ++i) {
+    const auto saved = receipt<GradientReceipt>(receipts, manifest.records.size() + i);
+    gradients.push_back({saved.sum, saved.factor});
+    position.pending = saved.applied ? Pending::kApplied : Pending::kSkipped;
+  }
+  open.writer->seal(position, sums, gradients);
 }
 
 std::optional<fs::path> Saver::publish(std::int64_t step) {
@@ -113,7 +147,7 @@ std::optional<fs::path> Saver::publish(std::int64_t step) {
   }
   const fs::path path = open.writer->target();
   log::info(fmt::format("checkpoint {}: {} in {:.1f} s", path.string(),
-                        format_bytes(checkpoint::bytes_of(laid_out_)),
+                        format_bytes(checkpoint::bytes_of(open.writer->manifest())),
                         to_seconds(now_ns() - open.begin)));
   if (job_.on_checkpoint) job_.on_checkpoint(path.string());
   try {

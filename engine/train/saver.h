@@ -42,6 +42,9 @@ class Saver {
   };
   void begin(Open& open, const OpBytes& op, Bytes nvme_written) const;
   void write_record(const Open& open, const OpBytes& op) const;
+  void write_gradient(const Open& open, const OpBytes& op) const;
+  void seal(const Open& open, const OpBytes& op) const;
+  std::size_t record(const prefetch::Where& chunk) const;
   Open& open_of(std::int64_t step);
   bool failed(const Open& open);
 
@@ -49,6 +52,7 @@ class Saver {
   const std::filesystem::path folder_;
   checkpoint::Companions companions_;
   checkpoint::Manifest laid_out_;            // without a position
+  checkpoint::Manifest with_gradients_;      // the same where a gradient waits
   std::vector<std::size_t> first_record_{};  // by segment
   std::mutex mutex_;                         // guards what follows
   std::map<std::int64_t, Open> open_;        // by position

@@ -15,6 +15,7 @@
 #include "engine/memory/limits.h"
 #include "engine/plan/rates.h"
 #include "engine/train/calibrate.h"
+#include "engine/train/delay.h"
 #include "gpu/device.h"
 #include "gpu/memory.h"
 #include "nvme/filesystem.h"
@@ -67,11 +68,13 @@ data::Dataset open_data(const Job& job, const char* key, const std::vector<std::
 }
 
 /// What the weights begin as; of a checkpoint also where its run stood.
-std::unique_ptr<FirstValues> open_first_values(const Job& job, const schedule::Setup& setup,
+std::unique_ptr<FirstValues> open_first_values(const Job& job, schedule::Setup& setup,
                                                checkpoint::Position& position) {
   if (!job.resume.empty()) {
     auto reader = std::make_unique<const checkpoint::StateReader>(job.resume, job.aio);
     reader->check_model(*setup.model);
+    check_waiting(*reader, setup);
+    setup.begins_pending = reader->has_gradients();
     position = reader->manifest().position;
     return resumed_values(std::move(reader), job.checkpoint.verify);
   }
@@ -217,6 +220,7 @@ Session::Session(const Job& job, Inputs inputs)
       valid_(std::move(inputs.valid)),
       steps_(inputs.steps),
       position_(inputs.position),
+      delayed_start_(delayed_start(job.optimizer, inputs.steps)),
       setup_(std::move(inputs.setup)),
       stream_("compute"),
       first_values_(std::move(inputs.first_values)) {
@@ -351,6 +355,7 @@ std::string Session::report() const {
       "first weights: {}\n"
       "{}"
       "step: {} x {} sequences of {} tokens, {} in all, {} steps\n"
+      "{}"
       "workspace: {} measured, {} for workers\n{}{}{}",
       setup_.model->parameters(), setup_.model->segments.size(), setup_.chunk_count(),
       format_bytes(largest),
@@ -359,7 +364,8 @@ std::string Session::report() const {
                              : job_.weights,
       describe("data.train", train_) + (valid_ ? describe("data.valid", *valid_) : ""),
       setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len, setup_.tokens_per_step(),
-      steps_, format_bytes(workspace_.main), format_bytes(workspace_.side),
+      steps_, setup_.delays() ? describe_delay(delayed_start_, steps_) : "",
+      format_bytes(workspace_.main), format_bytes(workspace_.side),
       plan::report(plan_, job_.tiers.nvme.endurance), checks_.empty() ? "" : "\n", checks_);
 }
 

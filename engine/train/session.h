@@ -82,6 +82,7 @@ class Session {
   std::optional<data::Dataset> valid_;
   std::int64_t steps_ = 0;
   checkpoint::Position position_;
+  std::int64_t delayed_start_ = 0;  ///< the first step whose update is late, where they are
   Numerics numerics_;
   schedule::Setup setup_;
   gpu::Stream stream_;  // of compute

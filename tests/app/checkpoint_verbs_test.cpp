@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/app/program.h"
+#include "tests/checkpoint/gradient.h"
 
 namespace sluice::app {
 namespace {
@@ -124,6 +125,64 @@ TEST_F(CheckpointVerbs, ShowSaysWhereItStandsAndWhatItHolds) {
   EXPECT_THAT(ending.said, HasSubstr("transformer.h.1.mlp.c_fc.weight [16, 64] from 1792"));
   for (const auto& record : manifest["records"]) {
     EXPECT_THAT(ending.said, HasSubstr(record["xxh3"].get<std::string>()));
+  }
+}
+
+/// After a delayed step.
+class PendingUpdate : public CheckpointVerbs {
+ protected:
+  void save_after_step_12(checkpoint::Position::Pending pending) const {
+    checkpoint::save_delayed(checkpoint::small_model("gpt2"), folder_ / kPath, kGrainElems,
+                             2 * kGrainElems, 100_KiB, checkpoint::pending_at(pending));
+  }
+  const std::string kPath = "runs/run/checkpoints/step-12";
+};
+
+TEST_F(PendingUpdate, IsSaidByEveryVerb) {
+  save_after_step_12(checkpoint::Position::Pending::kApplied);
+  const std::string pending = "the update of step 12 is pending";
+  const Ending list = sluice("checkpoint list runs/run");
+  expect_ok(list);
+  EXPECT_THAT(list.said, HasSubstr("step-12  complete; " + pending + "\n"));
+
+  const Ending show = sluice("checkpoint show runs/run");
+  expect_ok(show);
+  const auto manifest = nlohmann::json::parse(text_of(kPath + "/manifest.json"));
+  EXPECT_THAT(show.said, HasSubstr("step-12: format 2"));
+  EXPECT_THAT(show.said,
+              HasSubstr("gradient: 80.0 KiB in 5 records of 1 files; " + pending + "\n"));
+  EXPECT_THAT(show.said, HasSubstr("layer.1[0:8192] fp32 1\n"));
+  for (const auto& gradient : manifest["gradients"]) {
+    EXPECT_THAT(show.said, HasSubstr(gradient["xxh3"].get<std::string>()));
+  }
+
+  const Ending verify = sluice("checkpoint verify runs/run");
+  expect_ok(verify);
+  EXPECT_THAT(verify.said, HasSubstr("step-12: whole; 12 records, 416.0 KiB"));
+
+  const Ending exported = sluice("export runs/run -o out");
+  expect_ok(exported);
+  EXPECT_THAT(exported.said, HasSubstr("\n" + pending + ": the weights are without it\n"));
+  EXPECT_TRUE(exists("out/model.safetensors"));
+}
+
+TEST_F(PendingUpdate, OfASkippedStepIsSaidToo) {
+  save_after_step_12(checkpoint::Position::Pending::kSkipped);
+  const std::string pending = "the update of step 12 is pending, and will be skipped";
+  EXPECT_THAT(sluice("checkpoint list runs/run").said, HasSubstr("complete; " + pending + "\n"));
+  EXPECT_THAT(sluice("checkpoint show runs/run").said, HasSubstr("; " + pending + "\n"));
+}
+
+TEST_F(PendingUpdate, ADamagedGradientIsFoundByVerifyAndExport) {
+  save_after_step_12(checkpoint::Position::Pending::kApplied);
+  flip_bit(kPath + "/gradient-0-of-1-0.safetensors", 4096 + 100);
+  for (const std::string verb : {"checkpoint verify runs/run", "export runs/run -o out"}) {
+    const Ending ending = sluice(verb);
+    EXPECT_EQ(ending.code, kCheckpoint) << verb;
+    EXPECT_THAT(words_from(ending.said, "error: "),
+                HasSubstr("gradient-0-of-1-0.safetensors: the gradient of embedding[0:4096], "
+                          "16.0 KiB at byte 4096 is not what was written"));
+    EXPECT_FALSE(exists("out"));
   }
 }
 

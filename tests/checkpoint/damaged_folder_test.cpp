@@ -11,7 +11,7 @@
 #include "engine/checkpoint/json.h"
 #include "engine/checkpoint/state_reader.h"
 #include "nvme/sums.h"
-#include "tests/checkpoint/state.h"
+#include "tests/checkpoint/gradient.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_folder.h"
 
@@ -23,9 +23,18 @@ using test::error_of;
 using test::expect_error;
 using test::TempFolder;
 
-class DamagedFolder : public testing::Test {
+enum class Saved : std::uint8_t { kState, kStateAndGradient };
+
+class DamagedFolder : public testing::TestWithParam<Saved> {
  protected:
-  DamagedFolder() { save(small_model("gpt2"), folder_ / "step-12", kGrainElems, 100_KiB); }
+  DamagedFolder() {
+    if (GetParam() == Saved::kState) {
+      save(small_model("gpt2"), folder_ / "step-12", kGrainElems, 100_KiB);
+    } else {
+      save_delayed(small_model("gpt2"), folder_ / "step-12", kGrainElems, kGrainElems, 100_KiB);
+      names_.emplace_back("gradient-0-of-1-0.safetensors");
+    }
+  }
 
   void open() const { (void)StateReader(folder_ / "step-12", {}).model(); }
   std::string read(const std::string& name) const { return folder_.read("step-12/" + name); }
@@ -49,21 +58,32 @@ class DamagedFolder : public testing::Test {
           hex(nvme::sum_of(std::as_bytes(std::span(manifest.data(), manifest.size())))) + "\n");
   }
 
-  const TempFolder folder_;
-  const std::vector<std::string> names_ = {"COMPLETE", "manifest.json", "model/config.json",
-                                           "state-0-of-1-0.safetensors",
-                                           "state-0-of-1-2.safetensors"};
-};
+  /// The manifest with one value changed, vouched for, is refused with this word.
+  void expect_refused(const nlohmann::json& changed, const std::string& word) const {
+    vouch_for(changed.dump());
+    expect_error(Errc::kCheckpoint, {word}, [&] { open(); });
+  }
 
-TEST_F(DamagedFolder, AsItWasWrittenIsNone) {
+  const TempFolder folder_;
+  std::vector<std::string> names_ = {"COMPLETE", "manifest.json", "model/config.json",
+                                     "state-0-of-1-0.safetensors", "state-0-of-1-2.safetensors"};
+};
+INSTANTIATE_TEST_SUITE_P(Of, DamagedFolder,
+                         testing::Values(Saved::kState, Saved::kStateAndGradient));
+
+/// Of a checkpoint with a gradient.
+class DamagedGradient : public DamagedFolder {};
+INSTANTIATE_TEST_SUITE_P(Of, DamagedGradient, testing::Values(Saved::kStateAndGradient));
+
+TEST_P(DamagedFolder, AsItWasWrittenIsNone) {
   EXPECT_NO_THROW(open());
   EXPECT_GT(StateReader(folder_ / "step-12", {}).manifest().files.size(), 2U);
 }
 
 /// Of data only the records' sums know.
-TEST_F(DamagedFolder, AFlippedBitAnywhereButInDataIsFound) {
+TEST_P(DamagedFolder, AFlippedBitAnywhereButInDataIsFound) {
   for (const std::string& name : names_) {
-    const std::size_t bytes = name.starts_with("state") ? kAlignment : read(name).size();
+    const std::size_t bytes = name.ends_with(".safetensors") ? kAlignment : read(name).size();
     const std::string named = name == "COMPLETE" ? "manifest.json" : name;
     for (std::size_t i = 0; i < bytes; ++i) {
       flip_bit(path(name), i, static_cast<int>(i % 8));
@@ -73,7 +93,7 @@ TEST_F(DamagedFolder, AFlippedBitAnywhereButInDataIsFound) {
   }
 }
 
-TEST_F(DamagedFolder, AFileThatIsShorterOrLongerIsNamed) {
+TEST_P(DamagedFolder, AFileThatIsShorterOrLongerIsNamed) {
   for (const std::string& name : names_) {
     const std::string whole = read(name);
     const std::string named = name == "COMPLETE" ? "COMPLETE" : name;
@@ -84,7 +104,7 @@ TEST_F(DamagedFolder, AFileThatIsShorterOrLongerIsNamed) {
   }
 }
 
-TEST_F(DamagedFolder, AFileThatIsMissingOrNoFileIsNamed) {
+TEST_P(DamagedFolder, AFileThatIsMissingOrNoFileIsNamed) {
   for (const std::string& name : names_) {
     const std::string whole = read(name);
     fs::remove(path(name));
@@ -100,22 +120,21 @@ TEST_F(DamagedFolder, AFileThatIsMissingOrNoFileIsNamed) {
   expect_error(Errc::kCheckpoint, {"step-13"}, [&] { StateReader(folder_ / "step-13", {}); });
 }
 
-TEST_F(DamagedFolder, AManifestOfANewerVersionSaysSo) {
+TEST_P(DamagedFolder, AManifestOfANewerVersionSaysSo) {
   std::string newer = read("manifest.json");
-  newer.replace(newer.find("\"version\": 1"), 12, "\"version\": 2");
+  newer.replace(newer.find("\"version\": "), 12, "\"version\": 3");
   vouch_for(newer);
-  expect_error(Errc::kCheckpoint, {"manifest.json", "version 2", "newer"}, [&] { open(); });
+  expect_error(Errc::kCheckpoint, {"manifest.json", "version 3", "newer"}, [&] { open(); });
 }
 
 /// With sums that are right: nothing that it says is believed.
-TEST_F(DamagedFolder, AManifestThatSomebodyWroteIsLookedAt) {
+TEST_P(DamagedFolder, AManifestThatSomebodyWroteIsLookedAt) {
   using nlohmann::json;
   const json whole = json::parse(read("manifest.json"));
   const auto refused = [&](const char* pointer, const json& value, const std::string& word) {
     json changed = whole;
     changed[json::json_pointer(pointer)] = value;
-    vouch_for(changed.dump());
-    expect_error(Errc::kCheckpoint, {word}, [&] { open(); });
+    expect_refused(changed, word);
   };
   for (const std::string name : {"../elsewhere", "model/elsewhere", ".", ""}) {
     refused("/files/0", name, "'" + name + "'");
@@ -139,10 +158,74 @@ TEST_F(DamagedFolder, AManifestThatSomebodyWroteIsLookedAt) {
   refused("/position/loss_scale", 12, "no power of two");
   refused("/position/scale_held", "long", "'scale_held'");
   refused("/version", -1, "'version'");
+  refused("/version", 0, "version 0");
+}
+
+TEST_P(DamagedGradient, AManifestThatSaysOneThingAndAnotherIsRefused) {
+  using nlohmann::json;
+  const json whole = json::parse(read("manifest.json"));
+  const auto refused = [&](const std::string& pointer, const json& value, const std::string& word) {
+    json changed = whole;
+    changed[json::json_pointer(pointer)] = value;
+    expect_refused(changed, word);
+  };
+  // Layers have more than one record.
+  const auto& all = whole["gradients"];
+  std::size_t second = 1;
+  while (all[second]["segment"] != all[second - 1]["segment"]) ++second;
+  const std::string of_second = "/gradients/" + std::to_string(second);
+
+  refused("/version", 1, "version 1 and " + std::to_string(all.size()) + " gradients");
+  refused("/gradients", json::array(), "version 2 and 0 gradients");
+  refused("/gradients", json::object(), "'gradients' is no list");
+  refused("/position/pending", "soon", "'pending' is 'soon'");
+  refused("/position/pending", true, "'pending' is no text");
+  {
+    json changed = whole;
+    changed["position"].erase("pending");
+    expect_refused(changed, "no update is pending");
+    changed = whole;
+    changed.erase("gradients");
+    expect_refused(changed, "version 2 and 0 gradients");
+    changed["version"] = 1;
+    changed["files"] = json::array();
+    for (const json& file : whole["files"]) {
+      if (file.get<std::string>().starts_with("state")) changed["files"].push_back(file);
+    }
+    expect_refused(changed, "pending, without a gradient");
+    changed = whole;
+    changed["gradients"].erase(all.size() - 1);
+    expect_refused(changed, "no gradient of segment 'final.norm' from element 0 on");
+    changed = whole;
+    changed["gradients"].push_back(all.back());
+    expect_refused(changed, "belongs to no segment");
+    changed = whole;
+    changed["gradients"][0].erase("factor");
+    expect_refused(changed, "no 'factor'");
+  }
+  refused(of_second + "/first", 0, "no gradient of segment 'layer.0' from element 4096 on");
+  refused(of_second + "/segment", 77, "no gradient of segment");
+  refused(of_second + "/elems", 4095, "has 4095 elements");
+  refused(of_second + "/dtype", "F64", "the dtype 'F64'");
+  refused(of_second + "/dtype", "fp16", "the dtype 'fp16'");
+  refused(of_second + "/dtype", 2, "'dtype' is no text");
+  refused(of_second + "/dtype", "BF16", "'layer.0' is F16 and BF16");
+  refused(of_second + "/factor", 2.5, "'layer.0' has the factors -0 and 2.5");
+  refused(of_second + "/factor", nullptr, "'factor' is no number");
+  refused(of_second + "/factor", "1", "'factor' is no number");
+  refused(of_second + "/factor", 3.5e38, "'factor' is 3.5e+38");
+  refused(of_second + "/factor", -1e300, "'factor' is -1e+300");
+  refused(of_second + "/xxh3", 5, "'xxh3' is no text");
+  refused("/gradients/0/file", 0, "gradient 0 is in file 0");
+  refused("/gradients/0/file", 3, "gradient 0 is in file 3");  // the last one of the state
+  refused("/gradients/0/file", std::uint64_t{1} << 40, "is in file");
+  refused("/gradients/0/offset", 0, "do not lie");
+  // Of the same width: only the files know.
+  refused("/gradients/1/dtype", "F16", "another header");
 }
 
 /// What passes is whole; everything else is an Error.
-TEST_F(DamagedFolder, NoChangeOfAManifestIsWorseThanAnError) {
+TEST_P(DamagedFolder, NoChangeOfAManifestIsWorseThanAnError) {
   const std::string whole = read("manifest.json");
   int refused = 0;
   for (std::size_t i = 0; i < whole.size(); i += 7) {

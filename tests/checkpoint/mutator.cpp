@@ -29,11 +29,12 @@ const std::vector<std::string> kNumbers = {"0",
                                            "[1]",
                                            "{}"};
 const std::vector<std::string> kWords = {
-    "\"F32\"",        "\"BF16\"",         "\"F16\"", "\"U8\"",
-    "\"F64\"",        "\"F4\"",           "\"a\"",   "\"b\"",
-    "\"shape\"",      "\"dtype\"",        "\"\"",    "\"data_offsets\"",
-    "\"weight_map\"", "\"../x\"",         "\"/\"",   "\"one.safetensors\"",
-    "\"\\u0000\"",    "\"__metadata__\"", "true",    "\"two.safetensors\""};
+    "\"F32\"",        "\"BF16\"",         "\"F16\"",    "\"U8\"",
+    "\"F64\"",        "\"F4\"",           "\"a\"",      "\"b\"",
+    "\"shape\"",      "\"dtype\"",        "\"\"",       "\"data_offsets\"",
+    "\"weight_map\"", "\"../x\"",         "\"/\"",      "\"one.safetensors\"",
+    "\"\\u0000\"",    "\"__metadata__\"", "true",       "\"two.safetensors\"",
+    "\"pending\"",    "\"skipped\"",      "\"factor\"", "\"gradients\""};
 const std::vector<std::uint64_t> kLengths = {
     0, 1, 2, 7, 8, 64, 1U << 20, 99'999'999, 100'000'001, 1ULL << 40, 1ULL << 63, ~0ULL};
 

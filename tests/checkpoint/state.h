@@ -66,8 +66,8 @@ inline Companions companions_of(const shape::Model& model) {
   return {shape::to_config_json(model.decoder), {}};
 }
 
-/// Writes all records, and seals.
-inline void write_state(StateWriter& writer, const Position& position) {
+/// Writes all records of state. Their sums.
+inline std::vector<std::uint64_t> write_records(StateWriter& writer) {
   std::vector<std::uint64_t> sums;
   for (std::size_t i = 0; i < writer.manifest().records.size(); ++i) {
     const Record& r = writer.manifest().records[i];
@@ -75,7 +75,12 @@ inline void write_state(StateWriter& writer, const Position& position) {
     writer.write(i, std::as_bytes(room.floats())).wait();
     sums.push_back(sum_of_state(r.first_elem, room.floats(), 0, r.elems));
   }
-  writer.seal(position, sums);
+  return sums;
+}
+
+/// Writes all records, and seals.
+inline void write_state(StateWriter& writer, const Position& position) {
+  writer.seal(position, write_records(writer));
 }
 
 /// A checkpoint in chunks and files of these sizes.

@@ -15,7 +15,7 @@
 
 #include "engine/checkpoint/checkpoints.h"
 #include "engine/checkpoint/state_scan.h"
-#include "tests/checkpoint/state.h"
+#include "tests/checkpoint/gradient.h"
 #include "tests/support/file_calls.h"
 #include "tests/support/temp_folder.h"
 
@@ -104,9 +104,12 @@ TEST_P(StatePowerLoss, LeavesNothingUnderTheNameOrAllOfIt) {
   std::vector<FileCall> calls;
   {
     const test::FileCalls recorder;
-    StateWriter writer(lay_out_for(model, kGrainElems, 1_MiB), root / "checkpoints" / "step-12",
-                       companions_of(model), threads);
-    write_state(writer, {12, 11, 1, 4096});
+    Manifest manifest = lay_out_for(model, kGrainElems, 1_MiB);
+    lay_out_gradients_for(manifest, 2 * kGrainElems, 100_KiB);
+    StateWriter writer(std::move(manifest), root / "checkpoints" / "step-12", companions_of(model),
+                       threads);
+    const std::vector<std::uint64_t> sums = write_records(writer);
+    writer.seal(pending_at(), sums, write_gradients(writer));
     writer.publish();
     calls = recorder.calls();
   }

@@ -147,7 +147,7 @@ TEST(State, AFlippedBitOfAnyRecordIsFoundAndNamed) {
       RecordSums sums(reader);
       const StateRoom room(r.elems);
       reader.read(r.segment, r.first_elem, room.floats()).wait();
-      expect_error(Errc::kCheckpoint, {reader.describe(i), "damaged"},
+      expect_error(Errc::kCheckpoint, {reader.describe(r), "damaged"},
                    [&] { sums.add(r.segment, r.first_elem, room.floats(), 0, r.elems); });
       flip_bit(checkpoint / manifest.files[r.file], r.offset + at, 6);
     }

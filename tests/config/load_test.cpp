@@ -154,6 +154,18 @@ TEST(Update, ArrivesWhereNothingNeedsAllGradients) {
   EXPECT_EQ(from("seed: 1").optimizer.update, std::nullopt);
 }
 
+TEST(Update, IsDelayedFromACountOrAShareOfTheSteps) {
+  const Config c =
+      from("optimizer: {update: delayed, delayed_update_start: 10%}\neval: {drain: true}");
+  EXPECT_EQ(c.optimizer.update, schedule::Update::kDelayed);
+  EXPECT_EQ(c.optimizer.delayed_update_start, data::StepsOrShare(0.1));
+  EXPECT_TRUE(c.eval.drain);
+  EXPECT_EQ(from("optimizer: {delayed_update_start: 7}").optimizer.delayed_update_start,
+            data::StepsOrShare(std::int64_t{7}));
+  EXPECT_EQ(from("seed: 1").optimizer.delayed_update_start, data::StepsOrShare(std::int64_t{40}));
+  EXPECT_FALSE(from("seed: 1").eval.drain);
+}
+
 TEST(Overrides, ReplaceWhatTheFileSays) {
   const Config c =
       from("train: {steps: 5, max_skips: 2}\nseed: 3",

@@ -51,6 +51,7 @@ TEST(MetricsJson, HasEveryFieldAndOneLine) {
   full.skipped = true;
   full.loss_scale = 2048;
   full.largest_gnorm = 0.5;
+  full.delayed = true;
   full.flops = 1e18;
   full.mfu = 0.43211;
   EXPECT_EQ(
@@ -58,8 +59,8 @@ TEST(MetricsJson, HasEveryFieldAndOneLine) {
       R"({"step":120,"loss":2.5,"gnorm":0.75,"lr":0.0003,"seconds":1.5,"tokens":4096,)"
       R"("targets":1500,"clip":1.0,"skipped":true,"flops":1e+18,"bound":"nvme-write","bound_share":0.92,)"
       R"("cpu_bytes":52613349376,"gpu_bytes":0,"nvme_read_bytes":123456789012,)"
-      R"("nvme_write_bytes":0,"nvme_write_total":0,"mfu":0.4321,"largest_gnorm":0.5,"loss_scale":2048,"valid_loss":2.25})");
-  for (const char* absent : {"valid_loss", "loss_scale", "mfu"}) {
+      R"("nvme_write_bytes":0,"nvme_write_total":0,"mfu":0.4321,"largest_gnorm":0.5,"delayed":true,"loss_scale":2048,"valid_loss":2.25})");
+  for (const char* absent : {"valid_loss", "loss_scale", "mfu", "delayed"}) {
     EXPECT_FALSE(nlohmann::json::parse(to_json(record(1))).contains(absent));
   }
 }

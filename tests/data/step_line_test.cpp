@@ -53,6 +53,7 @@ TEST(StepLine, EveryPartInItsForms) {
       {"| gnorm 0.91 | scale 65536 | lr", nullptr, [](auto& r) { r.loss_scale = 65536; }},
       {"| gnorm 0.91 | largest of a segment 0.40 | lr", nullptr,
        [](auto& r) { r.largest_gnorm = 0.4; }},
+      {"| gnorm 0.91 | delayed | lr", nullptr, [](auto& r) { r.delayed = true; }},
       {"tok/s | mfu 43% | cpu", nullptr, [](auto& r) { r.mfu = 0.4349; }},
       {"| gnorm 1.2e-03 |", nullptr, [](auto& r) { r.gnorm = 0.0012; }},
       {"| gnorm 2.5e+06 |", nullptr, [](auto& r) { r.gnorm = 2.5e6; }},

@@ -21,8 +21,10 @@ using plan::Budget;
 /// Counted anew: every op, and every leaf that it reads and that it writes.
 std::uint64_t units(const Plan& p) {
   std::uint64_t sum = 0;
-  for (const auto& program : {p.programs.init, p.programs.step, p.programs.evaluation,
-                              p.programs.checkpoint, p.programs.final}) {
+  const auto& late = p.programs.delayed;
+  for (const auto& program :
+       {p.programs.init, p.programs.step, p.programs.evaluation, p.programs.checkpoint,
+        p.programs.final, late.own_step, late.first_step, late.drain, late.checkpoint}) {
     if (!program) continue;
     for (std::size_t i = 0; i < program->ops().size(); ++i) {
       sum += 1 + program->accesses(i).reads.size() + program->accesses(i).writes.size();
@@ -42,10 +44,12 @@ TEST(Budget, IsSpentInWholeAndNeverBeyondItsEnd) {
 }
 
 TEST(Budget, OfADraftIsItsOpsAndTheLeavesThatTheyName) {
-  Budget budget(plan::kPlanningWork);
-  const auto draft = plan::write_draft(setup_of({}), 3, budget);
-  ASSERT_TRUE(draft);
-  EXPECT_EQ(plan::kPlanningWork - budget.left(), units(*draft));
+  for (const auto update : {schedule::Update::kEnd, schedule::Update::kDelayed}) {
+    Budget budget(plan::kPlanningWork);
+    const auto draft = plan::write_draft(setup_of({.update = update}), 3, budget);
+    ASSERT_TRUE(draft);
+    EXPECT_EQ(plan::kPlanningWork - budget.left(), units(*draft));
+  }
 }
 
 TEST(Budget, OfASimulatedStepIsTakenForEachNewTrialUntilTheShareIsSpent) {

@@ -174,7 +174,7 @@ TEST(Update, IsTheShorterOneOfThoseAllowed) {
     const Plan arriving = planned(plan::with_update(open_update(), schedule::Update::kArriving));
     EXPECT_LE(open.forecast.step_s, 1.01 * std::min(end.forecast.step_s, arriving.forecast.step_s));
     const bool arrives = open.setup.update == schedule::Update::kArriving;
-    ASSERT_EQ(open.forecast.alternatives.size(), 1U);
+    ASSERT_EQ(open.forecast.alternatives.size(), 2U);
     const plan::Alternative& other = open.forecast.alternatives.front();
     EXPECT_EQ(other.update, arrives ? schedule::Update::kEnd : schedule::Update::kArriving);
     EXPECT_TRUE(other.allowed);
@@ -182,6 +182,35 @@ TEST(Update, IsTheShorterOneOfThoseAllowed) {
     const Plan& asked = arrives ? end : arriving;
     EXPECT_EQ(other.step_s, asked.forecast.step_s);
     EXPECT_EQ(other.planned, asked.planned);
+    // It gives other numbers, so nobody gets it who did not ask for it.
+    const plan::Alternative& late = open.forecast.alternatives.back();
+    EXPECT_EQ(late.update, schedule::Update::kDelayed);
+    EXPECT_TRUE(late.allowed && late.fits);
+    const Plan delayed = planned(plan::with_update(open_update(), schedule::Update::kDelayed));
+    EXPECT_EQ(late.step_s, delayed.forecast.step_s);
+    EXPECT_EQ(late.planned, delayed.planned);
+    ASSERT_EQ(delayed.forecast.alternatives.size(), 2U);
+    EXPECT_EQ(delayed.forecast.alternatives.front().step_s, end.forecast.step_s);
+  }
+}
+
+/// In horizontal order new weights of the whole model wait, so all micro-batches together may be
+/// what takes less.
+TEST(Update, DelayedFitsWhereEitherOrderDoes) {
+  schedule::Setup setup = setup_of({.param = ParamHome::kNone,
+                                    .state = schedule::OptimizerHome::kCpu,
+                                    .update = schedule::Update::kDelayed});
+  const auto minimum_of = [&](std::int64_t sweep) {
+    schedule::Setup fixed = setup;
+    fixed.sweep = sweep;
+    plan::Budget budget(plan::kPlanningWork);
+    return plan::write_draft(fixed, 0, budget)->minimum;
+  };
+  const BytesByTier all = minimum_of(3), one = minimum_of(1);
+  EXPECT_GT(one[index(Tier::kCpu)], all[index(Tier::kCpu)]);
+  EXPECT_LT(one[index(Tier::kGpu)], all[index(Tier::kGpu)]);
+  for (const auto& [limits, sweep] : {std::pair{all, 3}, {one, 1}}) {
+    EXPECT_EQ(make_plan(setup, Limits{limits, plan::kEndless}).setup.sweep, sweep);
   }
 }
 

@@ -90,6 +90,8 @@ std::vector<Placement> some_placements() {
   const auto arriving = placements_by_segment(schedule::Update::kArriving);
   for (std::size_t i = 0; i < all.size(); i += kStride) some.push_back(all[i]);
   for (std::size_t i = 0; i < arriving.size(); i += 2 * kStride) some.push_back(arriving[i]);
+  const auto delayed = delayed_placements();
+  for (std::size_t i = 1; i < delayed.size(); i += 2 * kStride) some.push_back(delayed[i]);
   return some;
 }
 

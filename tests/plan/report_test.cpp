@@ -60,6 +60,9 @@ TEST(Report, SaysWhatAnotherTimeOfTheUpdateWouldTake) {
   expect_end({.update = arriving, .allowed = true}, "\noptimizer.update: arriving would not fit");
   expect_end({.update = arriving, .allowed = true, .fits = true},
              "arriving is not known, a step is too long to be simulated that often");
+  expect_end({schedule::Update::kDelayed, true, true, 5, {3_GiB, 6_GiB, 0}},
+             "delayed would take 0.50x the time, 1.0 GiB more of tiers.cpu; each update one step "
+             "late, another run: docs/update.md");
   plan.forecast.checked_s = 20;  // what it is compared with makes no checks
   expect_end({arriving, true, true, 8, {3_GiB, 5_GiB, 0}}, "0.80x the time");
   EXPECT_THAT(report(plan), ::testing::HasSubstr("simulated step: 20 s"));

@@ -77,40 +77,66 @@ def clip_gradients(case, masters):
     return norms, factors
 
 
+def backward(case, weights, loss_scale, samples, order, step):
+    """The loss of a step, whose gradient is summed into the masters."""
+    loss = 0.0
+    for micro_batch in range(case.accumulation):
+        first = (step * case.accumulation + micro_batch) * case.batch
+        indices = [order.at(k) for k in range(first, first + case.batch)]
+        part = cross_entropy(case, weights, torch.from_numpy(samples.batch(indices)))
+        part = part / case.accumulation
+        (part * loss_scale).backward()
+        loss += part.item()
+    for p in weights.masters.values():
+        p.grad /= loss_scale
+    return loss
+
+
+def apply(optimizer, masters, left):
+    """What a step has left: its clipped gradient and its learning rate; None if it is skipped."""
+    if left is None:
+        return
+    gradients, lr = left
+    for p, gradient in zip(masters.values(), gradients):
+        p.grad = gradient
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    optimizer.step()  # counts what is applied, for the bias corrections
+
+
 def train(case, initial, samples, order, validation):
     """One dict per step, with the keys of metrics.jsonl; and the weights at the end."""
     masters = {name: torch.nn.Parameter(torch.from_numpy(value.copy()))
                for name, value in initial.items()}
     weights = Weights(masters, PRECISION[case.compute])
     optimizer, scale, lines = make_optimizer(case, masters), LossScale(case), []
+    pending = None
     for step in range(case.steps):
-        loss = 0.0
-        for micro_batch in range(case.accumulation):
-            first = (step * case.accumulation + micro_batch) * case.batch
-            indices = [order.at(k) for k in range(first, first + case.batch)]
-            part = cross_entropy(case, weights, torch.from_numpy(samples.batch(indices)))
-            part = part / case.accumulation
-            (part * scale.value).backward()
-            loss += part.item()
-        for p in masters.values():
-            p.grad /= scale.value
+        optimizer.zero_grad(set_to_none=True)  # one that is pending lives on
+        loss = backward(case, weights, scale.value, samples, order, step)
         norms, factors = clip_gradients(case, masters)
         norm = math.hypot(*norms.values())
         lr = learning_rate(case.schedule, case.optimizer["lr"], step, case.steps)
-        for group in optimizer.param_groups:
-            group["lr"] = lr
         finite = math.isfinite(norm)
-        if finite:
-            optimizer.step()
-        optimizer.zero_grad()
+        own = ([p.grad for p in masters.values()], lr) if finite else None
+        delayed = case.update == "delayed" and step >= case.delayed_update_start
+        # Late, a gradient is applied behind the next one's pass, which has not seen it.
+        due, pending = (pending, own) if delayed else (own, None)
+        apply(optimizer, masters, due)
         line = dict(step=step + 1, loss=loss, gnorm=norm, factors=factors, lr=lr,
-                    skipped=not finite, tokens=case.batch * case.accumulation * samples.seq)
+                    skipped=not finite, delayed=delayed,
+                    tokens=case.batch * case.accumulation * samples.seq)
         if case.clip_scope == "segment":
             line["largest_gnorm"] = max(norms.values())
         if scale.tried:
             line["loss_scale"] = scale.value
         scale.update(finite)
-        if (step + 1) % case.evaluate_every == 0 or step + 1 == case.steps:
+        last = step + 1 == case.steps
+        evaluated = last or (step + 1) % case.evaluate_every == 0
+        if last or (evaluated and case.drain):
+            apply(optimizer, masters, pending)
+            pending = None
+        if evaluated:
             line["valid_loss"] = validate(case, weights, validation)
         lines.append(line)
     return lines, {name: p.detach().numpy() for name, p in masters.items()}

@@ -18,6 +18,8 @@ INSTANTIATE_TEST_SUITE_P(All, Catalog, ::testing::ValuesIn(all_placements()), pl
 INSTANTIATE_TEST_SUITE_P(Arriving, Catalog,
                          ::testing::ValuesIn(placements_by_segment(schedule::Update::kArriving)),
                          placement_name);
+INSTANTIATE_TEST_SUITE_P(Delayed, Catalog, ::testing::ValuesIn(delayed_placements()),
+                         placement_name);
 
 TEST_P(Catalog, HasWholeAlignedSlotsAndATagForEveryPool) {
   const Written run(GetParam());

@@ -34,7 +34,7 @@ using Programs = std::vector<std::shared_ptr<const Program>>;
 /// order nothing but the compute stream.
 RandomStream ample(const Written& run) {
   RandomStream stream{run.catalog.residents, run.catalog.pools, schedule::make_lanes(), {}, {}};
-  stream.programs = {run.init, run.step, run.evaluation, run.checkpoint, run.step, run.last};
+  stream.programs = run.stream();
   const auto make_room = [&](const prefetch::BufferTable& table) {
     for (const auto root : table.roots()) ++stream.pools[table.info(root).pool].slots;
   };
@@ -55,12 +55,14 @@ Programs with(const RandomStream& stream, const Program& changed, const Change& 
 }
 
 /// Every step is applied: an op reads its record like anything else, and does its work.
-RandomStream applied(const RandomStream& stream, const Program& step) {
+RandomStream applied(const RandomStream& stream) {
   RandomStream real = stream;
-  real.programs = with(stream, step, [](std::size_t, prefetch::Op& op) {
-    if (op.predicate) op.reads.push_back(op.predicate->record);
-    op.predicate.reset();
-  });
+  for (auto& program : real.programs) {
+    program = rewritten(*program, stream.residents, [](std::size_t, prefetch::Op& op) {
+      if (op.predicate) op.reads.push_back(op.predicate->record);
+      op.predicate.reset();
+    });
+  }
   return real;
 }
 
@@ -71,7 +73,7 @@ class Trials {
       : run_(placement),
         stream_(ample(run_)),
         orders_(stream_),
-        real_(applied(stream_, *run_.step)),
+        real_(applied(stream_)),
         serial_(expected(real_)) {}
 
   Programs programs() const { return run_.programs(); }
@@ -127,13 +129,15 @@ class Trials {
   Results serial_;
 };
 
-/// Of those whose segments have records of their own, every third.
+/// Of those whose segments have records of their own, or whose updates are late, every third.
 std::vector<Placement> tried_placements() {
   std::vector<Placement> tried = all_placements();
   for (const auto update : {schedule::Update::kEnd, schedule::Update::kArriving}) {
     const auto all = placements_by_segment(update);
     for (std::size_t i = 0; i < all.size(); i += 3) tried.push_back(all[i]);
   }
+  const auto delayed = delayed_placements();
+  for (std::size_t i = 0; i < delayed.size(); i += 3) tried.push_back(delayed[i]);
   return tried;
 }
 
@@ -150,9 +154,6 @@ std::set<AccessKind> always_implied() {
       // The backward of the first layer, which is not kept here, reads it after, on one stream.
       {OpId::kLayerForwardKeep, kRead, Operand::kHostBatch},
       {OpId::kLayerBackwardKept, kRead, Operand::kHostBatch},
-      // Kept layers have resident weights: their forward has read them, and no update comes before
-      // the gradients that this op writes.
-      {OpId::kLayerBackwardKept, kRead, Operand::kWeights},
       // Of an update the write asks for every order that the read does.
       {OpId::kAccumulate, kRead, Operand::kSum},
       {OpId::kAddUses, kRead, Operand::kSum},
@@ -161,6 +162,8 @@ std::set<AccessKind> always_implied() {
       {OpId::kDecide, kRead, Operand::kControl},
       {OpId::kEndUpdate, kRead, Operand::kControl},
       {OpId::kWriteRecord, kRead, Operand::kReceipts},
+      {OpId::kInitGradient, kRead, Operand::kGradient},
+      {OpId::kWriteGradient, kRead, Operand::kReceipts},
       // Its arithmetic and its predicate read the same record.
       {OpId::kAdam, kRead, Operand::kRecord},
       {OpId::kAdam, kPredicate, Operand::kRecord},

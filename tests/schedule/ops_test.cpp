@@ -242,6 +242,8 @@ INSTANTIATE_TEST_SUITE_P(All, Operands, ::testing::ValuesIn(all_placements()), p
 INSTANTIATE_TEST_SUITE_P(Arriving, Operands,
                          ::testing::ValuesIn(placements_by_segment(schedule::Update::kArriving)),
                          placement_name);
+INSTANTIATE_TEST_SUITE_P(Delayed, Operands, ::testing::ValuesIn(delayed_placements()),
+                         placement_name);
 
 TEST_P(Operands, OfEveryOpAreThoseOfItsRow) {
   const Written run(GetParam());

@@ -48,6 +48,7 @@ struct Placement {
   schedule::Sharing sharing = schedule::Sharing::kSeparate;
   schedule::Update update = schedule::Update::kEnd;
   bool clips_segments = false;
+  bool one_by_one = false;  ///< micro-batches, where they might go together
   std::int64_t micro_batches = 3;
   TinyModel model = TinyModel::kTiedGpt;
 
@@ -61,6 +62,7 @@ struct Placement {
   bool gradient_on_device() const { return gradient == schedule::GradientHome::kNone; }
   bool state_on_device() const { return state == schedule::OptimizerHome::kNone; }
   bool arrives() const { return update == schedule::Update::kArriving; }
+  bool delays() const { return update == schedule::Update::kDelayed; }
   bool on_nvme() const { return state == schedule::OptimizerHome::kNvme; }
 
   std::string name() const {
@@ -75,6 +77,8 @@ struct Placement {
     if (kept_layers > 0) text += "Kept";
     text += separate() ? "Separate" : "Unified";
     if (arrives()) text += "Arriving";
+    if (delays()) text += "Delayed";
+    if (one_by_one) text += "OneByOne";
     if (clips_segments) text += "BySegment";
     text += micro_batches == 1 ? "One" : "Three";
     return text + (model == TinyModel::kTiedGpt ? "TiedGpt" : "Llama");
@@ -126,6 +130,17 @@ inline std::vector<Placement> placements_by_segment(schedule::Update update) {
   return all;
 }
 
+/// The same with updates one step late: each way to clip, and micro-batches together or not.
+inline std::vector<Placement> delayed_placements() {
+  std::vector<Placement> all = all_placements();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].update = schedule::Update::kDelayed;
+    all[i].clips_segments = i % 2 == 1;
+    all[i].one_by_one = all[i].micro_batches > 1 && i / 2 % 2 == 1;
+  }
+  return all;
+}
+
 inline schedule::Setup setup_of(const Placement& p, DType compute = DType::kBf16) {
   schedule::Setup setup =
       schedule::make_setup(tiny_model(p.model), {.offload_param = p.param,
@@ -141,7 +156,9 @@ inline schedule::Setup setup_of(const Placement& p, DType compute = DType::kBf16
   setup.micro_batches = p.micro_batches;
   setup.update = p.update;
   setup.clips_segments = p.clips_segments;
-  setup.sweep = setup.streams_params() || p.arrives() ? setup.micro_batches : 1;
+  setup.begins_pending = p.delays();
+  const bool together = setup.streams_params() || p.arrives() || p.delays();
+  setup.sweep = together && !p.one_by_one ? setup.micro_batches : 1;
   setup.workspace = 100'000;
   return setup;
 }
@@ -193,27 +210,47 @@ class Script {
   std::shared_ptr<const prefetch::Program> program_;
 };
 
-/// Everything that a run on one placement is made of.
+/// Everything that a run on one placement is made of. Where updates are delayed `step` is the one
+/// that applies what the one before left, and the run goes on from a checkpoint with a gradient.
 struct Written {
+  using Program = std::shared_ptr<const prefetch::Program>;
+
   explicit Written(const Placement& p, DType compute = DType::kBf16)
       : setup(setup_of(p, compute)),
         catalog(schedule::make_catalog(setup)),
         init(schedule::init_program(setup, catalog)),
-        step(schedule::step_program(setup, catalog)),
+        step(schedule::step_program(
+            setup, catalog, p.delays() ? schedule::Applies::kLast : schedule::Applies::kOwn)),
         evaluation(schedule::evaluation_program(setup, catalog, 2)),
-        checkpoint(schedule::checkpoint_program(setup, catalog)),
-        last(schedule::final_program(setup, catalog)) {}
+        checkpoint(schedule::checkpoint_program(setup, catalog, schedule::Saves::kState)),
+        last(schedule::final_program(setup, catalog)) {
+    if (!p.delays()) return;
+    own_step = schedule::step_program(setup, catalog, schedule::Applies::kOwn);
+    first_step = schedule::step_program(setup, catalog, schedule::Applies::kNone);
+    drain = schedule::drain_program(setup, catalog);
+    pending_checkpoint =
+        schedule::checkpoint_program(setup, catalog, schedule::Saves::kGradientToo);
+  }
 
   int segments() const { return static_cast<int>(setup.model->segments.size()); }
   int blocks() const { return static_cast<int>(setup.model->blocks.size()); }
-  /// In the order of a stream: what init writes, the others may read.
-  std::vector<std::shared_ptr<const prefetch::Program>> programs() const {
-    return {init, step, evaluation, checkpoint, last};
+  /// Each once, in the order of a stream: what init writes, the others may read.
+  std::vector<Program> programs() const {
+    if (!drain) return {init, step, evaluation, checkpoint, last};
+    return {init,       step,       evaluation, pending_checkpoint, drain, own_step,
+            first_step, checkpoint, last};
+  }
+  /// A run: two steps of the usual kind, and one of each that there is besides.
+  std::vector<Program> stream() const {
+    if (!drain) return {init, step, evaluation, checkpoint, step, last};
+    return {init,  step,     evaluation, pending_checkpoint, step,
+            drain, own_step, first_step, checkpoint,         last};
   }
 
   schedule::Setup setup;
   schedule::Catalog catalog;
-  std::shared_ptr<const prefetch::Program> init, step, evaluation, checkpoint, last;
+  Program init, step, evaluation, checkpoint, last;
+  Program own_step, first_step, drain, pending_checkpoint;  // of delayed updates, else null
 };
 
 /// The pools with the slots that the serial run of every program of the stream needs, no more.

@@ -26,6 +26,8 @@ INSTANTIATE_TEST_SUITE_P(All, Programs, ::testing::ValuesIn(all_placements()), p
 INSTANTIATE_TEST_SUITE_P(Arriving, Programs,
                          ::testing::ValuesIn(placements_by_segment(schedule::Update::kArriving)),
                          placement_name);
+INSTANTIATE_TEST_SUITE_P(Delayed, Programs, ::testing::ValuesIn(delayed_placements()),
+                         placement_name);
 
 /// Every lane does something else at a time: one unit per byte and FLOP, and a little latency.
 prefetch::CostModel simple_cost() {
@@ -61,7 +63,9 @@ TEST_P(Programs, CopyNothingBetweenGpuAndCpuWhenTheirMemoryIsOne) {
     const Script script(program);
     const auto copies =
         script.on_lane(LaneKind::kHostToDevice) + script.on_lane(LaneKind::kDeviceToHost);
-    const bool state_only = program == run.init || program == run.checkpoint || program == run.last;
+    const bool state_only = program == run.init || program == run.checkpoint ||
+                            program == run.pending_checkpoint || program == run.drain ||
+                            program == run.last;
     if (!GetParam().separate()) {
       EXPECT_EQ(copies, 0U) << program->name();
     } else if (!state_only) {
@@ -95,7 +99,8 @@ TEST_P(Programs, KeepOnNvmeWhatLivesThereAndNothingElse) {
   for (const auto& program : run.programs()) {
     on_nvme.clear();
     look(program->transients());
-    const bool saves = GetParam().activations_on_nvme() && program == run.step;
+    const bool step = program->name() == run.step->name();
+    const bool saves = GetParam().activations_on_nvme() && step;
     EXPECT_EQ(on_nvme.size(), saves ? saved : 0) << program->name();
   }
 }
@@ -115,10 +120,10 @@ TEST_P(Programs, TouchNvmeFromItsOwnLanesOnly) {
       EXPECT_EQ(std::ranges::any_of(op.reads, on_nvme), reads) << describe(op);
       EXPECT_EQ(std::ranges::any_of(op.writes, on_nvme), writes) << describe(op);
       // Files of others are on some drive too.
-      EXPECT_EQ(op.lane == schedule::lane_of(LaneKind::kNvmeRead), reads || id == OpId::kReadModel)
-          << describe(op);
-      const bool checkpoint =
-          id == OpId::kBeginCheckpoint || id == OpId::kWriteRecord || id == OpId::kSealCheckpoint;
+      const bool model = id == OpId::kReadModel || id == OpId::kReadGradient;
+      EXPECT_EQ(op.lane == schedule::lane_of(LaneKind::kNvmeRead), reads || model) << describe(op);
+      const bool checkpoint = id == OpId::kBeginCheckpoint || id == OpId::kWriteRecord ||
+                              id == OpId::kWriteGradient || id == OpId::kSealCheckpoint;
       EXPECT_EQ(op.lane == schedule::lane_of(LaneKind::kNvmeWrite), writes || checkpoint)
           << describe(op);
     }
@@ -177,7 +182,11 @@ TEST_P(Programs, CopyBetweenTheTwoEndsOfTheLink) {
       const auto tier = [&](Operand name) {
         return run.catalog.pools[program->info(schedule::buffer_of(op, name)).pool].tier;
       };
-      EXPECT_EQ(tier(Operand::kSource), to_device ? Tier::kCpu : Tier::kGpu) << describe(op);
+      // New weights that waited on the device for their turn.
+      const bool stays = GetParam().delays() && GetParam().state_on_device() &&
+                         program == run.step && schedule::id_of(op) == OpId::kPublish;
+      EXPECT_EQ(tier(Operand::kSource), to_device && !stays ? Tier::kCpu : Tier::kGpu)
+          << describe(op);
       EXPECT_EQ(tier(Operand::kTarget), to_device ? Tier::kGpu : Tier::kCpu) << describe(op);
     }
   }

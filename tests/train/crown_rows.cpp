@@ -31,7 +31,7 @@ enum Axis : std::size_t {
   kTied,
   kCompute,
   kAccumulates,
-  kBySegment,
+  kOrder,
   kHomes,
   kMemory,
   kChunk,
@@ -52,6 +52,8 @@ constexpr std::array kChunks = {ChunkSize::kGrain, ChunkSize::kThreeGrains, Chun
 constexpr std::array kRecomputes = {Recompute::kEveryLayer, Recompute::kAuto, Recompute::kNone};
 constexpr std::array kSharings = {Sharing::kSeparate, Sharing::kUnified};
 constexpr std::array kStoreKinds = {cpu_adam::Stores::kCached, cpu_adam::Stores::kStreaming};
+constexpr std::array kOrders = {Wiring::Order::kGlobal, Wiring::Order::kBySegment,
+                                Wiring::Order::kDelayed};
 constexpr std::array kUpdates = {schedule::Update::kEnd, schedule::Update::kArriving};
 constexpr std::array kEngines = {nvme::Engine::kAuto, nvme::Engine::kThreads, nvme::Engine::kLibaio,
                                  nvme::Engine::kIoUring};
@@ -77,7 +79,7 @@ bool has_streaming_stores(cpu_adam::Isa isa) {
 CrownRow row_of(const Row& row, const std::vector<Homes>& homes,
                 const std::vector<cpu_adam::Isa>& isas) {
   return {.wiring = {row[kTied] != 0, kComputes[row[kCompute]], row[kAccumulates] != 0,
-                     row[kBySegment] != 0},
+                     kOrders[row[kOrder]]},
           .homes = homes[row[kHomes]],
           .memory = kMemories[row[kMemory]],
           .chunk = kChunks[row[kChunk]],
@@ -86,12 +88,13 @@ CrownRow row_of(const Row& row, const std::vector<Homes>& homes,
           .kernel_threads = row[kThreads] != 0 ? 2U : 1U,
           .stores = kStoreKinds[row[kStores]],
           .isa = isas[row[kIsa]],
-          .update = kUpdates[row[kUpdate]],
+          .update = kOrders[row[kOrder]] == Wiring::Order::kDelayed ? schedule::Update::kDelayed
+                                                                    : kUpdates[row[kUpdate]],
           .engine = kEngines[row[kEngine]]};
 }
 
-/// A row with a value that no kept row has, and so many of each wiring.
 constexpr std::size_t kOfEachWiring = 3;
+/// A row with a value that no kept row has, and so many of each wiring.
 std::vector<Row> reduced(const std::vector<Row>& rows, const std::vector<Homes>& homes) {
   std::vector<Row> kept;
   std::set<std::pair<std::size_t, std::size_t>> seen;
@@ -109,8 +112,7 @@ std::vector<Row> reduced(const std::vector<Row>& rows, const std::vector<Homes>&
     show(kAxes + 1, static_cast<std::size_t>(h.gradient));
     show(kAxes + 2, static_cast<std::size_t>(h.state));
     show(kAxes + 3, static_cast<std::size_t>(h.activation));
-    std::size_t& others =
-        of_wiring[{row[kTied], row[kCompute], row[kAccumulates], row[kBySegment]}];
+    std::size_t& others = of_wiring[{row[kTied], row[kCompute], row[kAccumulates], row[kOrder]}];
     if (fresh == 0 && others >= kOfEachWiring) continue;
     ++others;
     kept.push_back(row);
@@ -189,10 +191,9 @@ bool Homes::on_nvme() const {
 
 std::string CrownRow::name() const {
   return fmt::format(
-      "tied {} {} accumulates {} by segment {}, param {} gradient {} state {} activation {}, "
-      "memory {} "
+      "tied {} {} accumulates {} order {}, param {} gradient {} state {} activation {}, memory {} "
       "chunk {} recompute {} sharing {} threads {} stores {} isa {} update {} engine {}",
-      wiring.tied, name_of(wiring.compute), wiring.accumulates, wiring.by_segment,
+      wiring.tied, name_of(wiring.compute), wiring.accumulates, static_cast<int>(wiring.order),
       static_cast<int>(homes.param), static_cast<int>(homes.gradient),
       static_cast<int>(homes.state), static_cast<int>(homes.activation), static_cast<int>(memory),
       static_cast<int>(chunk), static_cast<int>(recompute), static_cast<int>(sharing),
@@ -205,6 +206,7 @@ std::vector<CrownRow> crown_rows() {
   const std::vector<cpu_adam::Isa> isas = cpu_adam::available_isas();
   std::vector<std::size_t> values(kAxes, 2);
   values[kCompute] = kComputes.size();
+  values[kOrder] = kOrders.size();
   values[kHomes] = homes.size();
   values[kMemory] = kMemories.size();
   values[kChunk] = kChunks.size();
@@ -220,8 +222,8 @@ std::vector<CrownRow> crown_rows() {
     if (a.axis == kRecompute && kRecomputes[a.value] != Recompute::kEveryLayer) {
       if (b.axis == kHomes) return homes[b.value].param == ParamHome::kNone;
     }
-    if (a.axis == kBySegment && b.axis == kUpdate) {
-      return a.value != 0 || kUpdates[b.value] == schedule::Update::kEnd;
+    if (a.axis == kOrder && kOrders[a.value] != Wiring::Order::kBySegment) {
+      if (b.axis == kUpdate) return kUpdates[b.value] == schedule::Update::kEnd;
     }
     if (a.axis == kIsa && b.axis == kStores) {
       return kStoreKinds[b.value] == cpu_adam::Stores::kCached ||
@@ -256,7 +258,7 @@ Job job_of(const TempFolder& folder, const Wiring& wiring) {
   if (wiring.compute == DType::kF16) {
     job.loss_scale = {.fixed = std::nullopt, .initial_power = 10, .window = 3};
   }
-  if (wiring.by_segment) {
+  if (wiring.by_segment()) {
     job.train.clip_scope = ClipScope::kSegment;
     job.train.on_nonfinite = OnNonFinite::kStop;
     if (wiring.compute == DType::kF16) job.loss_scale.fixed = 1024;
@@ -266,6 +268,11 @@ Job job_of(const TempFolder& folder, const Wiring& wiring) {
   job.train.train_batch_size = *job.train.gradient_accumulation_steps * 2;
   job.data.valid = job.data.train;
   job.eval = {.every = 2, .batches = 2};
+  if (wiring.delayed()) {
+    job.optimizer.update = schedule::Update::kDelayed;
+    job.optimizer.delayed_update_start = std::int64_t{1};
+    job.eval.drain = wiring.accumulates;
+  }
   return job;
 }
 
@@ -291,15 +298,15 @@ Job job_of(const TempFolder& folder, const CrownRow& row) {
 
 Disturbance disturbance_of(const Wiring& wiring, std::uint64_t delay_seed) {
   Disturbance disturbance{.spoiled_steps = {kSpoiledStep}, .delay_seed = delay_seed};
-  if (wiring.by_segment) disturbance.spoiled_steps.clear();
+  if (wiring.by_segment()) disturbance.spoiled_steps.clear();
   return disturbance;
 }
 
 double clip_threshold(const TempFolder& folder, const Wiring& wiring) {
   Job job = job_of(folder, wiring);
-  job.train.gradient_clipping = wiring.by_segment ? std::optional(1e30) : std::nullopt;
+  job.train.gradient_clipping = wiring.by_segment() ? std::optional(1e30) : std::nullopt;
   const Fingerprint print = run(job, disturbance_of(wiring));
-  std::vector<double> norms = wiring.by_segment ? print.largest_norms : print.norms;
+  std::vector<double> norms = wiring.by_segment() ? print.largest_norms : print.norms;
   std::erase_if(norms, [](double n) { return !(n < 1e300); });
   std::sort(norms.begin(), norms.end());
   return (norms[norms.size() - 2] + norms.back()) / 2;

@@ -15,9 +15,18 @@ struct Wiring {
   bool tied;
   DType compute;
   bool accumulates;
-  /// Each segment's gradient is clipped by its own norm, and no step is skipped: then updates may
-  /// arrive.
-  bool by_segment = false;
+  /// When gradients are applied, and what is asked of them before.
+  enum class Order : std::uint8_t {
+    kGlobal,
+    /// Each segment's gradient is clipped by its own norm, and no step is skipped: then updates may
+    /// arrive.
+    kBySegment,
+    kDelayed  ///< from the second step on; where micro-batches add up each evaluation drains
+  };
+  Order order = Order::kGlobal;
+
+  bool by_segment() const { return order == Order::kBySegment; }
+  bool delayed() const { return order == Order::kDelayed; }
   friend bool operator==(const Wiring&, const Wiring&) = default;
 };
 

@@ -53,13 +53,23 @@ std::set<std::pair<std::uint32_t, std::uint32_t>> lanes_together(std::vector<Spa
   return pairs;
 }
 
-void expect_every_op_once(const Observed& seen) {
+/// Those of the run's steps, and between them what drains.
+std::vector<std::shared_ptr<const prefetch::Program>> steps_of(const CrownRow& row,
+                                                               const Observed& seen) {
+  const plan::Programs& programs = seen.plan.programs;
+  if (!row.wiring.delayed()) return {seen.records.size(), programs.step};
+  const auto& [own, first, drain, checkpoint] = programs.delayed;
+  if (row.wiring.accumulates) return {own, first, drain, first, programs.step, drain, first, drain};
+  return {own, first, programs.step, programs.step, programs.step, drain};
+}
+
+void expect_every_op_once(const CrownRow& row, const Observed& seen) {
   const auto ops = [](const auto& program) { return program->ops().size(); };
   const plan::Programs& programs = seen.plan.programs;
-  const std::size_t steps = seen.records.size();
   const auto evaluations = seen.print.valid_losses.size();
-  EXPECT_EQ(seen.spans.size(), ops(programs.init) + steps * ops(programs.step) +
-                                   evaluations * ops(programs.evaluation) + ops(programs.final));
+  std::size_t expected = ops(programs.init) + evaluations * ops(programs.evaluation);
+  for (const auto& program : steps_of(row, seen)) expected += ops(program);
+  EXPECT_EQ(seen.spans.size(), expected + ops(programs.final));
 }
 
 /// Overlapped rows run ops of different lanes at the same time; the compute lane is one of them.
@@ -125,8 +135,8 @@ void expect_copies(const CrownRow& row, const Observed& seen) {
   for (const data::StepRecord& record : seen.records) {
     read += record.nvme_read_bytes;
     written += record.nvme_write_bytes;
-    // Overlapped, what one step does may be counted in its neighbour.
-    if (row.memory != Memory::kSerialPlenty) continue;
+    // Overlapped, what one step does may be counted in its neighbour. Delayed, it is.
+    if (row.memory != Memory::kSerialPlenty || row.wiring.delayed()) continue;
     EXPECT_EQ(record.nvme_read_bytes > 0, homes.on_nvme()) << record.step;
     // A skipped step updates nothing, but it has block inputs.
     const bool writes = homes.on_nvme() && (!record.skipped || disk_inputs);
@@ -201,23 +211,32 @@ void expect_kernels(const CrownRow& row, const Observed& seen,
   EXPECT_EQ(done.sums.cut > 0, forks && (row.wiring.tied || row.wiring.accumulates));
 }
 
-/// The first update of a step stands behind all gradients, or before the last of them.
+/// The first update of a step stands behind all gradients, or before the last of them. Where it is
+/// late, new weights wait until the old ones are read: in host memory a copy brings them home.
 void expect_update(const CrownRow& row, const Observed& seen) {
-  const bool arrives = row.update == schedule::Update::kArriving;
   const schedule::Setup& setup = seen.plan.setup;
   EXPECT_EQ(setup.update, row.update);
-  if (arrives) {
+  if (row.update == schedule::Update::kArriving) {
     EXPECT_EQ(setup.sweep, setup.micro_batches);
   }
   const auto& ops = seen.plan.programs.step->ops();
   const auto at = [&](OpId id) { return std::ranges::find(ops, id, schedule::id_of); };
-  EXPECT_EQ(at(OpId::kAdam) < at(OpId::kEmbedBackward), arrives);
+  EXPECT_EQ(at(OpId::kAdam) < at(OpId::kEmbedBackward), row.update != schedule::Update::kEnd);
   const auto segments = static_cast<std::int64_t>(setup.model->segments.size());
   const auto decided = static_cast<std::int64_t>(seen.records.size()) * segments;
-  EXPECT_EQ(seen.count(OpId::kDecideSegment), row.wiring.by_segment ? decided : 0);
+  EXPECT_EQ(seen.count(OpId::kDecideSegment), row.wiring.by_segment() ? decided : 0);
+  const bool delayed = row.wiring.delayed();
+  const auto& homes = row.homes;
+  const bool from_host = row.unified() || homes.state != schedule::OptimizerHome::kNone;
+  const bool to_host = homes.param == schedule::ParamHome::kCpu ||
+                       (row.unified() && homes.param == schedule::ParamHome::kNone);
+  EXPECT_EQ(seen.count(OpId::kAdoptWeights) > 0, delayed && from_host && to_host);
+  for (const data::StepRecord& record : seen.records) {
+    EXPECT_EQ(record.delayed, delayed && record.step > 1);
+  }
 }
 
-class Crown : public testing::TestWithParam<std::tuple<bool, DType, bool, bool>> {
+class Crown : public testing::TestWithParam<std::tuple<bool, DType, bool, Wiring::Order>> {
  protected:
   const Wiring wiring_{std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam()),
                        std::get<3>(GetParam())};
@@ -230,12 +249,12 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
   ASSERT_EQ(expected.losses.size(), 5U);
   ASSERT_EQ(expected.valid_losses.size(), 3U);
   ASSERT_EQ(std::count(expected.skipped.begin(), expected.skipped.end(), true),
-            wiring_.by_segment ? 0 : 1);
-  ASSERT_EQ(expected.skipped[kSpoiledStep], !wiring_.by_segment);
+            wiring_.by_segment() ? 0 : 1);
+  ASSERT_EQ(expected.skipped[kSpoiledStep], !wiring_.by_segment());
   int clipped = 0;
   for (std::size_t i = 0; i < 5; ++i) clipped += expected.clipped[i] && !expected.skipped[i];
   ASSERT_EQ(clipped, 1);
-  if (wiring_.compute == DType::kF16 && !wiring_.by_segment) {
+  if (wiring_.compute == DType::kF16 && !wiring_.by_segment()) {
     ASSERT_EQ(expected.loss_scales, (std::vector<std::int64_t>{1024, 1024, 1024, 2048, 1024}));
   }
 
@@ -257,7 +276,7 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
     if (row.engine != nvme::Engine::kAuto) {
       EXPECT_TRUE(engine.starts_with(name_of(row.engine))) << engine;
     }
-    expect_every_op_once(seen);
+    expect_every_op_once(row, seen);
     expect_execution(row, seen);
     expect_memory(row, seen);
     expect_copies(row, seen);
@@ -271,7 +290,10 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Wirings, Crown,
                          testing::Combine(testing::Bool(),
                                           testing::Values(DType::kF32, DType::kBf16, DType::kF16),
-                                          testing::Bool(), testing::Bool()));
+                                          testing::Bool(),
+                                          testing::Values(Wiring::Order::kGlobal,
+                                                          Wiring::Order::kBySegment,
+                                                          Wiring::Order::kDelayed)));
 
 TEST(CrownKept, SomeLayersKeptAndSomeNotGiveTheSameBits) {
   const TempFolder folder;

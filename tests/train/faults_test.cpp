@@ -66,6 +66,25 @@ Ending run_into(Job job, const Trap& trap, TrappedHandler::Counts& started) {
   return ending_of([&] { make_session(job).run(); });
 }
 
+/// From its first step on, from a checkpoint or from the beginning; all is saved after each step.
+void make_delayed(Job& job, const std::string& resume) {
+  job.optimizer.update = schedule::Update::kDelayed;
+  job.optimizer.delayed_update_start = std::int64_t{0};
+  job.train.clip_scope = ClipScope::kGlobal;
+  job.checkpoint.every = std::int64_t{1};
+  job.train.steps = 4;
+  job.resume = resume;
+}
+
+/// The path of a checkpoint with a gradient whose update is still to come.
+std::string save_with_gradient(Job job) {
+  make_delayed(job, {});
+  job.folder += "-saved";
+  TrappedHandler::Counts ignored;
+  EXPECT_EQ(run_into(job, {}, ignored).code, std::nullopt);
+  return job.folder + "/checkpoints/step-2";
+}
+
 class OpFaults : public testing::TestWithParam<Execution> {};
 
 TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
@@ -90,12 +109,16 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
   // Weights at home on the host are fetched, those on the device published and their layers kept,
   // those on nvme read and written; so are activations there. With gradients on the device its
   // norms come back; with state there it is fetched, and what reads it or comes of it comes back.
-  // Updates that arrive have records of their own.
+  // Updates that arrive have records of their own; late ones take them from the step before, or
+  // from a checkpoint.
+  const std::string saved = save_with_gradient(job);
   for (const auto& [param, gradient, state, activation, update] :
        {Homes{ParamHome::kCpu, GradientHome::kCpu, OptimizerHome::kNvme, ActivationHome::kNone},
         Homes{ParamHome::kNone, GradientHome::kNone, OptimizerHome::kNvme, ActivationHome::kNone},
         Homes{ParamHome::kNvme, GradientHome::kCpu, OptimizerHome::kNone, ActivationHome::kNvme,
-              schedule::Update::kArriving}}) {
+              schedule::Update::kArriving},
+        Homes{ParamHome::kCpu, GradientHome::kCpu, OptimizerHome::kCpu, ActivationHome::kNone,
+              schedule::Update::kDelayed}}) {
     job.homes.offload_param = param;
     job.homes.offload_gradient = gradient;
     job.homes.offload_optimizer = state;
@@ -105,6 +128,7 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
       job.train.clip_scope = ClipScope::kSegment;
       job.train.on_nonfinite = OnNonFinite::kStop;
     }
+    if (update == schedule::Update::kDelayed) make_delayed(job, saved);
     TrappedHandler::Counts ops;
     ASSERT_EQ(run_into(job, {}, ops).code, std::nullopt);
     for (const auto& [kind, count] : ops) {
