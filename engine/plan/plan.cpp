@@ -19,8 +19,6 @@ using prefetch::PoolId;
 using prefetch::Tier;
 using schedule::Setup;
 
-constexpr Bytes kOffer = 1_GiB;
-
 static_assert(kPlanningWork >= kChunkChoices * kLongestDraft,
               "every size of chunks is looked at, of one update");
 
@@ -32,43 +30,7 @@ bool has_all(Candidate& candidate) {
   return candidate.chooser->choose(endless).slots == candidate.choice.slots;
 }
 
-/// The plan that more memory would get. Slots that are there may also be left empty: more never
-/// makes a plan slower.
-Offer offer(const Setup& open, double now_s, Tier tier, const Terms& terms) {
-  Limits limits = terms.limits;
-  limits.tiers[index(tier)] += kOffer;
-  const auto then = decide(open, {limits, terms.evaluation_batches, terms.cost, terms.budget});
-  if (!then || then->choice.seconds == std::numeric_limits<double>::infinity()) {
-    return {tier, kOffer, std::nullopt};
-  }
-  return {tier, kOffer, std::min(now_s, then->choice.seconds)};
-}
-
-/// With half of the work that is left: a run asks for one more simulation.
-std::vector<Alternative> alternatives(const Plan& plan, const Setup& open, const Terms& terms) {
-  using schedule::Update;
-  Budget half(terms.budget.left() / 2);
-  const Terms spared{terms.limits, terms.evaluation_batches, terms.cost, half};
-  std::vector<Alternative> all;
-  for (const Update update : {Update::kEnd, Update::kArriving, Update::kDelayed}) {
-    if (update == plan.setup.update) continue;
-    Alternative other{.update = update, .allowed = update != Update::kArriving || open.may_arrive};
-    const Setup setup = with_update(open, update);
-    auto smallest = smallest_draft(setup, terms.limits, terms.evaluation_batches, half);
-    other.fits = !smallest || missing(*smallest, terms.limits) == 0;
-    if (smallest && other.fits) {
-      const Candidate then = decided(std::move(*smallest), setup, spared);
-      other.planned = bytes_by_tier(then.draft->catalog.pools, then.choice.slots);
-      if (then.choice.seconds < std::numeric_limits<double>::infinity()) {
-        other.step_s = then.choice.seconds;
-      }
-    }
-    all.push_back(other);
-  }
-  return all;
-}
-
-Forecast forecast(Candidate& candidate, const Setup& open, const Terms& terms) {
+Forecast forecast(Candidate& candidate, const prefetch::CostModel& cost) {
   Forecast forecast;
   const Plan& plan = *candidate.draft;
   const auto step = candidate.chooser->trials().look(candidate.choice.slots);
@@ -77,16 +39,8 @@ Forecast forecast(Candidate& candidate, const Setup& open, const Terms& terms) {
   const auto busiest = std::max_element(step->busy.begin(), step->busy.end());
   forecast.bound = plan.lanes[static_cast<std::size_t>(busiest - step->busy.begin())].name;
   forecast.bound_share = step->seconds > 0 ? std::min(1.0, *busiest / step->seconds) : 0;
-  forecast.hiding = hide_drives(*plan.programs.step, plan.setup, terms.cost);
-  const bool all = has_all(candidate);
-  for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
-    if (all) {
-      forecast.offers.push_back({tier, kOffer, step->seconds});
-    } else if (plan.minimum[index(tier)] > 0) {
-      forecast.offers.push_back(offer(open, step->seconds, tier, terms));
-    }
-  }
-  forecast.alternatives = alternatives(plan, open, terms);
+  forecast.hiding = hide_drives(*plan.programs.step, plan.setup, cost);
+  forecast.has_all = has_all(candidate);
   return forecast;
 }
 
@@ -126,11 +80,9 @@ void require_any_placement(const Setup& setup, const Limits& limits,
 Plan make_plan(const Setup& setup, const Limits& limits, std::int64_t evaluation_batches,
                const prefetch::CostModel& cost, std::uint64_t most_work) {
   Budget budget(most_work);
-  const Terms terms{limits, evaluation_batches, cost, budget};
-  std::optional<Candidate> chosen = decide(setup, terms);
+  std::optional<Candidate> chosen = decide(setup, {limits, evaluation_batches, cost, budget});
   SLUICE_CHECK(chosen, kLogic, "the budget of the plan does not afford its drafts");
-  const Setup open = setup.picks_update ? with_update(setup, chosen->draft->setup.update) : setup;
-  Forecast expected = forecast(*chosen, open, terms);
+  Forecast expected = forecast(*chosen, cost);
   Plan plan = std::move(*chosen->draft);
   plan.forecast = std::move(expected);
   for (PoolId i = 0; i < plan.catalog.pools.size(); ++i) {

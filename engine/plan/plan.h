@@ -79,14 +79,19 @@ struct Alternative {
   prefetch::BytesByTier planned{};
 };
 
+/// The other plans that there are, for people to choose from.
+struct Prospects {
+  std::vector<Offer> offers;
+  std::vector<Alternative> alternatives{};
+};
+
 /// The simulated step.
 struct Forecast {
   double step_s = 0;       ///< without checks of what drives carry, as the other plans here
   std::string bound;       ///< the busiest lane
   double bound_share = 0;  ///< of the step
-  std::vector<Offer> offers;
   Hiding hiding{};
-  std::vector<Alternative> alternatives{};
+  bool has_all = false;               ///< with more memory the plan would be the same
   std::optional<double> checked_s{};  ///< of a run that checks
 
   double seconds() const { return checked_s.value_or(step_s); }
@@ -117,13 +122,18 @@ prefetch::BytesByTier require_minimum(const schedule::Setup& setup, const Limits
 void require_any_placement(const schedule::Setup& setup, const Limits& limits,
                            std::int64_t evaluation_batches);
 
-/// Units of work that one plan may take, all its drafts, simulated steps and offers together: ten
-/// seconds. Counted, so that a plan does not depend on how busy the machine is.
+/// Units of work that one plan and its prospects may take, all drafts and simulated steps together:
+/// ten seconds. Counted, so that a plan does not depend on how busy the machine is.
 inline constexpr std::uint64_t kPlanningWork = 50'000'000;
 
 /// Throws  as require_minimum()
 Plan make_plan(const schedule::Setup& setup, const Limits& limits, std::int64_t evaluation_batches,
                const prefetch::CostModel& cost, std::uint64_t most_work = kPlanningWork);
+
+/// Of a plan that make_plan() gave for this setup, batches and cost. Takes as long as planning
+/// does: for those who will read it. `most_work`: with that of the plan.
+Prospects prospects(const Plan& plan, const schedule::Setup& asked, std::int64_t evaluation_batches,
+                    const prefetch::CostModel& cost, std::uint64_t most_work = kPlanningWork);
 
 /// Bytes that a program moves on a lane, when it skips nothing.
 Bytes moved(const prefetch::Program& program, schedule::LaneKind lane);
@@ -133,7 +143,9 @@ Bytes moved(const prefetch::Program& program, schedule::LaneKind lane);
 std::optional<double> step_seconds(const Plan& plan, const prefetch::CostModel& cost);
 
 /// For people: per tier the minimum and what is planned, the slots of each pool, the simulated
-/// step, when it has worn out drives of an `endurance`, and what more memory would buy.
+/// step, and when it has worn out drives of an `endurance`.
 std::string report(const Plan& plan, std::optional<Bytes> endurance = std::nullopt);
+/// What follows it: lines that each begin with a line break.
+std::string report(const Prospects& prospects, const Plan& plan);
 
 }  // namespace sluice::plan

@@ -146,8 +146,13 @@ std::string report(const Plan& plan, std::optional<Bytes> endurance) {
       fmt::format("\nsimulated step: {:.3g} s, bound {} {:.0f}%, optimizer.update {}", f.seconds(),
                   f.bound, 100 * f.bound_share, schedule::name_of(plan.setup.update));
   text += drives(plan, endurance);
-  for (const Alternative& other : f.alternatives) text += alternative(other, plan);
-  for (const Offer& o : f.offers) text += offer(o, f.step_s);
+  return text;
+}
+
+std::string report(const Prospects& prospects, const Plan& plan) {
+  std::string text;
+  for (const Alternative& other : prospects.alternatives) text += alternative(other, plan);
+  for (const Offer& o : prospects.offers) text += offer(o, plan.forecast.step_s);
   return text;
 }
 

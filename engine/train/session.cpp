@@ -253,8 +253,9 @@ Session::Session(const Job& job, Inputs inputs)
                                                     job_.cpu_adam, job_.tiers.nvme, job_.aio);
   drive_speeds_ = std::move(machine_does.speeds);
   const prefetch::Lanes lanes = schedule::make_lanes();
-  plan_ = plan::make_plan(setup_, limits, evaluation_batches(),
-                          plan::cost_model(without_checks(machine_does.rates), lanes));
+  asked_ = setup_;
+  cost_ = plan::cost_model(without_checks(machine_does.rates), lanes);
+  plan_ = plan::make_plan(asked_, limits, evaluation_batches(), cost_);
   setup_ = plan_.setup;
   if (setup_.uses_nvme()) choose_verify(machine_does.rates);
   SLUICE_CHECK(steps_ <= position_.step || last_step() > position_.step, kConfig,
@@ -366,7 +367,9 @@ std::string Session::report() const {
       setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len, setup_.tokens_per_step(),
       steps_, setup_.delays() ? describe_delay(delayed_start_, steps_) : "",
       format_bytes(workspace_.main), format_bytes(workspace_.side),
-      plan::report(plan_, job_.tiers.nvme.endurance), checks_.empty() ? "" : "\n", checks_);
+      plan::report(plan_, job_.tiers.nvme.endurance) +
+          plan::report(plan::prospects(plan_, asked_, evaluation_batches(), cost_), plan_),
+      checks_.empty() ? "" : "\n", checks_);
 }
 
 }  // namespace sluice::train

@@ -45,7 +45,7 @@ class Session {
   explicit Session(const Job& job) : Session(job, read_inputs(job)) {}
   ~Session();
 
-  /// The plan and what it rests on, for people.
+  /// The plan, what it rests on and what others there are, for people. Takes as long as planning.
   std::string report() const;
   const plan::Plan& plan() const { return plan_; }
   std::int64_t steps() const { return steps_; }
@@ -84,8 +84,9 @@ class Session {
   checkpoint::Position position_;
   std::int64_t delayed_start_ = 0;  ///< the first step whose update is late, where they are
   Numerics numerics_;
-  schedule::Setup setup_;
-  gpu::Stream stream_;  // of compute
+  schedule::Setup asked_, setup_;  ///< before and after planning
+  prefetch::CostModel cost_;       ///< planned with
+  gpu::Stream stream_;             // of compute
   std::unique_ptr<FirstValues> first_values_;
   std::unique_ptr<Compute> compute_;
   WorkspaceUse workspace_;            // what a run sets aside

@@ -172,8 +172,9 @@ TEST(Budget, LeftForDraftsButNotForTheirStepsKeepsNoLayer) {
   const Plan p = plan::make_plan(setup, kPlenty, 0, slow_machine(), work);
   EXPECT_EQ(p.setup.kept_layers, 0);
   EXPECT_GT(p.forecast.step_s, 0) << "one look at what was decided";
-  ASSERT_FALSE(p.forecast.offers.empty());
-  for (const plan::Offer& offer : p.forecast.offers) {
+  const auto offers = plan::prospects(p, setup, 0, slow_machine(), work).offers;
+  ASSERT_FALSE(offers.empty());
+  for (const plan::Offer& offer : offers) {
     EXPECT_FALSE(offer.step_s) << "nobody knows what more memory would buy";
   }
 }

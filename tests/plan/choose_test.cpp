@@ -174,8 +174,9 @@ TEST(Update, IsTheShorterOneOfThoseAllowed) {
     const Plan arriving = planned(plan::with_update(open_update(), schedule::Update::kArriving));
     EXPECT_LE(open.forecast.step_s, 1.01 * std::min(end.forecast.step_s, arriving.forecast.step_s));
     const bool arrives = open.setup.update == schedule::Update::kArriving;
-    ASSERT_EQ(open.forecast.alternatives.size(), 2U);
-    const plan::Alternative& other = open.forecast.alternatives.front();
+    const auto others = plan::prospects(open, open_update(), 0, cost).alternatives;
+    ASSERT_EQ(others.size(), 2U);
+    const plan::Alternative& other = others.front();
     EXPECT_EQ(other.update, arrives ? schedule::Update::kEnd : schedule::Update::kArriving);
     EXPECT_TRUE(other.allowed);
     EXPECT_TRUE(other.fits);
@@ -183,14 +184,16 @@ TEST(Update, IsTheShorterOneOfThoseAllowed) {
     EXPECT_EQ(other.step_s, asked.forecast.step_s);
     EXPECT_EQ(other.planned, asked.planned);
     // It gives other numbers, so nobody gets it who did not ask for it.
-    const plan::Alternative& late = open.forecast.alternatives.back();
+    const plan::Alternative& late = others.back();
     EXPECT_EQ(late.update, schedule::Update::kDelayed);
     EXPECT_TRUE(late.allowed && late.fits);
-    const Plan delayed = planned(plan::with_update(open_update(), schedule::Update::kDelayed));
+    const auto delays = plan::with_update(open_update(), schedule::Update::kDelayed);
+    const Plan delayed = planned(delays);
     EXPECT_EQ(late.step_s, delayed.forecast.step_s);
     EXPECT_EQ(late.planned, delayed.planned);
-    ASSERT_EQ(delayed.forecast.alternatives.size(), 2U);
-    EXPECT_EQ(delayed.forecast.alternatives.front().step_s, end.forecast.step_s);
+    const auto of_delayed = plan::prospects(delayed, delays, 0, cost).alternatives;
+    ASSERT_EQ(of_delayed.size(), 2U);
+    EXPECT_EQ(of_delayed.front().step_s, end.forecast.step_s);
   }
 }
 
@@ -228,7 +231,7 @@ TEST(Update, TakesLessMemoryWhereTimesAreAlike) {
     const auto setup = open_update({.param = ParamHome::kNone, .micro_batches = micro_batches});
     const Plan p = plan::make_plan(setup, kPlenty, 0, cost);
     EXPECT_EQ(p.setup.update, update);
-    const plan::Alternative& other = p.forecast.alternatives.at(0);
+    const plan::Alternative other = plan::prospects(p, setup, 0, cost).alternatives.at(0);
     EXPECT_NEAR(*other.step_s, p.forecast.step_s, 0.01 * p.forecast.step_s);
     EXPECT_LT(memory(p.planned), memory(other.planned));
   }
@@ -239,15 +242,15 @@ TEST(Update, SaysWhatIsNotAllowedAndWhatDoesNotFit) {
   setup.may_arrive = false;
   const Plan whole = make_plan(setup, kPlenty);
   EXPECT_EQ(whole.setup.update, schedule::Update::kEnd);
-  EXPECT_FALSE(whole.forecast.alternatives.at(0).allowed);
-  EXPECT_TRUE(whole.forecast.alternatives.at(0).fits);
+  const plan::Alternative arriving = prospects(whole, setup).alternatives.at(0);
+  EXPECT_TRUE(!arriving.allowed && arriving.fits);
   Limits tight = kPlenty;
   tight.tiers[index(Tier::kCpu)] = require_minimum(setup, kPlenty, 0)[index(Tier::kCpu)] - 1;
   setup.may_arrive = true;
   const Plan less = make_plan(setup, tight);
   EXPECT_EQ(less.setup.update, schedule::Update::kArriving);
-  EXPECT_FALSE(less.forecast.alternatives.at(0).fits);
-  EXPECT_TRUE(less.forecast.alternatives.at(0).allowed);
+  const plan::Alternative end = prospects(less, setup).alternatives.at(0);
+  EXPECT_TRUE(end.allowed && !end.fits);
 }
 
 }  // namespace

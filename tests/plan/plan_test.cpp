@@ -283,19 +283,31 @@ TEST(Plan, BelowWhatItWantsTakesSlotsWhereTheyAreMissedLeast) {
 TEST(Plan, SaysWhatOneMoreGibibyteWouldBuy) {
   const auto setup = setup_of({});
   const Plan tight = smallest_plan(setup, 0);
-  ASSERT_EQ(tight.forecast.offers.size(), 2U);
+  const auto offers = prospects(tight, setup).offers;
+  ASSERT_EQ(offers.size(), 2U);
   const Plan most = make_plan(setup, kPlenty);
   bool any = false;
-  for (const plan::Offer& offer : tight.forecast.offers) {
+  for (const plan::Offer& offer : offers) {
     EXPECT_EQ(offer.more, 1_GiB);
     EXPECT_LE(offer.step_s, tight.forecast.step_s);
     EXPECT_GE(offer.step_s, most.forecast.step_s * 0.99);
     any = any || offer.step_s < tight.forecast.step_s * 0.99;
   }
   EXPECT_TRUE(any) << "two tiers at their minimum, and more of either buys nothing";
-  for (const plan::Offer& offer : most.forecast.offers) {
-    EXPECT_EQ(offer.step_s, most.forecast.step_s);
-  }
+  const auto of_most = prospects(most, setup).offers;
+  EXPECT_EQ(of_most.size(), 2U);
+  for (const plan::Offer& offer : of_most) EXPECT_EQ(offer.step_s, most.forecast.step_s);
+}
+
+TEST(Plan, OffersMoreOfAMemoryWithoutALimitToo) {
+  const auto setup = setup_of({});
+  Limits limits = smallest_plan(setup, 0).limits;
+  limits.tiers[index(Tier::kCpu)] = plan::kEndless - 1;
+  const Plan plan = make_plan(setup, limits);
+  const auto offers = prospects(plan, setup).offers;
+  ASSERT_EQ(offers.size(), 2U);
+  ASSERT_EQ(offers.back().tier, Tier::kCpu);
+  EXPECT_EQ(offers.back().step_s, plan.forecast.step_s);
 }
 
 TEST(Plan, IsTheSameEveryTime) {

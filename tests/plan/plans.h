@@ -49,4 +49,8 @@ inline Plan make_plan(const Setup& setup, const Limits& limits,
   return plan::make_plan(setup, limits, evaluation_batches, slow_machine());
 }
 
+inline plan::Prospects prospects(const Plan& plan, const Setup& asked) {
+  return plan::prospects(plan, asked, 0, slow_machine());
+}
+
 }  // namespace sluice::testing

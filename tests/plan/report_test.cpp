@@ -32,27 +32,26 @@ TEST(Report, LeavesOutATierThatIsNotUsed) {
 
 TEST(Report, SaysHowLongAStepTakesAndWhatMoreMemoryWouldBuy) {
   Plan plan = plan_of({2_GiB, 4_GiB, 0}, {3_GiB, 5_GiB, 0}, {6_GiB, 8_GiB, 0});
-  plan.forecast = {12.34,
-                   "nvme-write",
-                   0.917,
-                   {{prefetch::Tier::kGpu, 1_GiB, 12.33}, {prefetch::Tier::kCpu, 1_GiB, 11.1}}};
+  plan.forecast = {12.34, "nvme-write", 0.917};
   EXPECT_THAT(
       report(plan),
-      ::testing::EndsWith("\nsimulated step: 12.3 s, bound nvme-write 92%, optimizer.update end"
-                          "\n1.0 GiB more of tiers.gpu.limit: nothing"
-                          "\n1.0 GiB more of tiers.cpu.limit: step 12.3 -> 11.1 s (simulated)"));
+      ::testing::EndsWith("\nsimulated step: 12.3 s, bound nvme-write 92%, optimizer.update end"));
+  const Prospects offers{
+      {{prefetch::Tier::kGpu, 1_GiB, 12.33}, {prefetch::Tier::kCpu, 1_GiB, 11.1}}};
+  EXPECT_EQ(report(offers, plan),
+            "\n1.0 GiB more of tiers.gpu.limit: nothing"
+            "\n1.0 GiB more of tiers.cpu.limit: step 12.3 -> 11.1 s (simulated)");
 }
 
 TEST(Report, SaysWhatAnotherTimeOfTheUpdateWouldTake) {
   Plan plan = plan_of({2_GiB, 4_GiB, 0}, {3_GiB, 5_GiB, 0}, {6_GiB, 8_GiB, 0});
-  plan.forecast = {10, "cpu", 0.9, {}};
+  plan.forecast = {10, "cpu", 0.9};
   const auto expect_end = [&](const plan::Alternative& other, const std::string& end) {
-    plan.forecast.alternatives = {other};
-    EXPECT_THAT(report(plan), ::testing::EndsWith(end));
+    EXPECT_THAT(report(Prospects{{}, {other}}, plan), ::testing::EndsWith(end));
   };
   const auto arriving = schedule::Update::kArriving;
   expect_end({arriving, true, true, 8, {4_GiB, 2_GiB, 0}},
-             "bound cpu 90%, optimizer.update end\noptimizer.update: arriving would take 0.80x the "
+             "\noptimizer.update: arriving would take 0.80x the "
              "time, 1.0 GiB more of tiers.gpu, 3.0 GiB less of tiers.cpu");
   expect_end({arriving, false, true, 10, {3_GiB, 5_GiB, 0}},
              "arriving would take 1.00x the time; not with this run's clipping and skipping: "
@@ -67,7 +66,6 @@ TEST(Report, SaysWhatAnotherTimeOfTheUpdateWouldTake) {
   expect_end({arriving, true, true, 8, {3_GiB, 5_GiB, 0}}, "0.80x the time");
   EXPECT_THAT(report(plan), ::testing::HasSubstr("simulated step: 20 s"));
   plan.setup.update = arriving;
-  plan.forecast.alternatives = {};
   EXPECT_THAT(report(plan), ::testing::EndsWith("bound cpu 90%, optimizer.update arriving"));
 }
 
@@ -86,7 +84,7 @@ TEST(Report, SaysWhatDrivesMoveAndAreWornByAndWhereThatIsHidden) {
   Plan plan = plan_of({1_GiB, 0, 0}, {1_GiB, 0, 0}, {1_GiB, 0, 0});
   plan.lanes = schedule::make_lanes();
   plan.programs.step = step;
-  plan.forecast = {10, "nvme-write", 0.9, {}, {9, 12345.4}};
+  plan.forecast = {10, "nvme-write", 0.9, {9, 12345.4}};
   const std::string first =
       "bound nvme-write 90%, optimizer.update end\n"
       "drives: 7 GB read and 5 GB written each step, 43.2 TB a day at that pace\n"
