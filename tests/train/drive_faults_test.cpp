@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <random>
 #include <string>
@@ -24,7 +23,7 @@ using testing::HasSubstr;
 
 /// Every request in its turn; where the crown is reduced, since all is slow there, some of them.
 std::uint64_t stride() {
-  return std::getenv("SLUICE_CROWN") == nullptr ? 1 : 7;
+  return crown_is_reduced() ? 7 : 1;
 }
 
 class DriveFaults : public testing::TestWithParam<Execution> {
