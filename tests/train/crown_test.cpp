@@ -72,17 +72,14 @@ void expect_every_op_once(const CrownRow& row, const Observed& seen) {
   EXPECT_EQ(seen.spans.size(), expected + ops(programs.final));
 }
 
-/// Overlapped rows run ops of different lanes at the same time; the compute lane is one of them.
-void expect_execution(const CrownRow& row, const Observed& seen) {
+/// Ops of different lanes run at the same time where the row is overlapped; the compute lane is one
+/// of them.
+bool runs_as_its_row_says(const CrownRow& row, const Observed& seen) {
   const auto together = lanes_together(seen.spans);
-  if (row.memory == Memory::kSerialPlenty) {
-    EXPECT_TRUE(together.empty());
-    return;
-  }
-  EXPECT_TRUE(std::any_of(together.begin(), together.end(), [](const auto& pair) {
-    return pair.first == schedule::lane_of(LaneKind::kCompute);
-  })) << "nothing ran beside the compute lane";
-  EXPECT_GT(together.size(), 1U);
+  if (row.memory == Memory::kSerialPlenty) return together.empty();
+  return together.size() > 1 && std::any_of(together.begin(), together.end(), [](const auto& pair) {
+           return pair.first == schedule::lane_of(LaneKind::kCompute);
+         });
 }
 
 /// The limit is as tight as the row says, and the plan keeps to it.
@@ -269,15 +266,21 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
       engine = queue->describe();
       return queue;
     };
-    take_kernel_work();
-    const Observed seen = observe(job, disturbance_of(wiring_, seed++));
-    EXPECT_EQ(seen.print, expected);
+    // Ops of microseconds may miss each other on a busy machine, but not in all of these runs.
+    constexpr int kRuns = 20;
+    Observed seen;
+    for (int i = 0; i < kRuns; ++i) {
+      take_kernel_work();
+      seen = observe(job, disturbance_of(wiring_, seed++));
+      EXPECT_EQ(seen.print, expected);
+      if (row.memory == Memory::kSerialPlenty || runs_as_its_row_says(row, seen)) break;
+    }
+    EXPECT_TRUE(runs_as_its_row_says(row, seen));
     EXPECT_EQ(seen.strict, !row.unified());
     if (row.engine != nvme::Engine::kAuto) {
       EXPECT_TRUE(engine.starts_with(name_of(row.engine))) << engine;
     }
     expect_every_op_once(row, seen);
-    expect_execution(row, seen);
     expect_memory(row, seen);
     expect_copies(row, seen);
     expect_keeping(row, seen);
