@@ -75,7 +75,7 @@ std::vector<Bytes> sizes_of(Operand name, const Setup& setup, const shape::Block
     case Operand::kHostBatch:
       return {sizes.batch};
     case Operand::kKept:
-      return {sizes.kept};
+      return {block.kind == shape::BlockKind::kHead ? setup.logits : sizes.kept};
     case Operand::kLoss:
       return {sizes.loss};
     case Operand::kControl:
@@ -155,7 +155,8 @@ std::vector<OpId> ops_of(const Setup& setup, shape::BlockKind kind) {
       return {OpId::kLayerForward, OpId::kLayerBackward, OpId::kLayerForwardKeep,
               OpId::kLayerBackwardKept};
     case shape::BlockKind::kHead:
-      return {OpId::kHeadTrain, OpId::kHeadLoss};
+      if (!setup.may_keep_logits()) return {OpId::kHeadTrain, OpId::kHeadLoss};
+      return {OpId::kHeadTrain, OpId::kHeadTrainKeep, OpId::kHeadLoss};
   }
   return {};
 }

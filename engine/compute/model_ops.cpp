@@ -136,6 +136,11 @@ struct Call {
     return model::kept_views(decoder(), setup.micro_batch_tokens(), setup.compute,
                              op[Operand::kKept].data());
   }
+  std::vector<at::Tensor> kept_logits() const {
+    if (!op.has(Operand::kKept)) return {};
+    return model::kept_logits_views(decoder(), setup.micro_batch_tokens(), numerics.loss_chunk,
+                                    setup.compute, op[Operand::kKept].data());
+  }
   schedule::Batch batch() const {
     return schedule::batch_of(op.values<std::int64_t>(Operand::kBatch));
   }
@@ -174,10 +179,11 @@ struct Call {
       case OpId::kLayerForwardKeep:
         return model::layer_forward_keep(decoder(), weights(), places(), input(),
                                          numerics.mlp_chunk, output(), kept());
-      case OpId::kHeadTrain: {
+      case OpId::kHeadTrain:
+      case OpId::kHeadTrainKeep: {
         Gradients grads = gradients();
         model::head_train(decoder(), weights(), input(), targets(), scale(), numerics.loss_chunk,
-                          grads, input_gradient(), loss());
+                          kept_logits(), grads, input_gradient(), loss());
         return grads.check_complete();
       }
       case OpId::kHeadLoss:

@@ -214,7 +214,8 @@ std::vector<Field> machine_fields() {
                                        {"every_layer", schedule::Recompute::kEveryLayer}}),
           "Which layers run their forward pass again in the backward pass instead of keeping it. "
           "auto is all of them where weights are fetched for each use, else those that the device "
-          "has no room to keep; none is only for weights that stay on the device",
+          "has no room to keep; none is only for weights that stay on the device. The head keeps "
+          "its logits where there is room, with every_layer it makes them twice",
           &C::zero_optimization, &schedule::Options::recompute),
       key("cpu_adam.threads", or_auto(integer<unsigned>(1, cpu_adam::kMaxThreads)),
           "Threads of the optimizer. auto takes one per core", &C::cpu_adam, &P::threads),

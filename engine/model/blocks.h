@@ -14,6 +14,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "engine/model/documents.h"
 #include "engine/model/kept.h"
 #include "engine/model/params.h"
@@ -53,10 +55,15 @@ void layer_backward_kept(const shape::Decoder& decoder, const ParamSource& param
 ///
 /// scale       one fp64: multiplies the gradient, not the loss; 1 / targets of the whole step
 /// loss_chunk  so many columns of the vocabulary have logits at a time; part of a run's numbers
+/// logits      room for those of each chunk, contiguous [N, columns] (kept.h): they are made once,
+/// and
+///             what is left there is unspecified; none: for the second pass they are made again,
+///             with the same bits
 /// out_loss    one fp64: cross entropy in nats, summed over the targets
 void head_train(const shape::Decoder& decoder, const ParamSource& params, const at::Tensor& x_BSH,
                 const at::Tensor& targets_BS, const at::Tensor& scale, std::int64_t loss_chunk,
-                GradSink& grads, at::Tensor out_dx_BSH, at::Tensor out_loss);
+                const std::vector<at::Tensor>& logits, GradSink& grads, at::Tensor out_dx_BSH,
+                at::Tensor out_loss);
 void head_loss(const shape::Decoder& decoder, const ParamSource& params, const at::Tensor& x_BSH,
                const at::Tensor& targets_BS, std::int64_t loss_chunk, at::Tensor out_loss);
 

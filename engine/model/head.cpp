@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/model/blocks.h"
@@ -40,6 +41,9 @@ class Head {
   at::Tensor logits(Columns columns) const {
     return at::mm(n_NH_, columns.rows_of(weight_VH_).t());
   }
+  void logits(Columns columns, at::Tensor out_NC) const {
+    at::mm_out(out_NC, n_NH_, columns.rows_of(weight_VH_).t());
+  }
 
   /// Writes the weight gradient of these columns; returns their part of the gradient of n.
   at::Tensor backward(Columns columns, const at::Tensor& dlogits_NC,
@@ -62,45 +66,78 @@ Softmax see_all(const Head& head, const at::Tensor& targets_BS) {
   return softmax;
 }
 
-/// The way there and back: the gradient of the head's input.
-at::Tensor train_at_once(const Head& head, const at::Tensor& targets_BS, const at::Tensor& scale,
-                         const at::Tensor& dweight_VH, const at::Tensor& out_loss) {
-  Softmax softmax(targets_BS);
-  const Columns all{0, dweight_VH.size(0)};
-  at::Tensor t = softmax.add(all, head.logits(all));
-  softmax.write_loss_sum(out_loss);
-  t = softmax.gradient(all, std::move(t), scale).to(dweight_VH.scalar_type());
-  return head.backward(all, t, dweight_VH);
-}
+/// The way there and back.
+class Train {
+ public:
+  Train(const Head& head, const at::Tensor& targets_BS, const at::Tensor& scale,
+        const at::Tensor& dweight_VH)
+      : head_(head), targets_BS_(targets_BS), scale_(scale), dweight_VH_(dweight_VH) {}
 
-// The second pass makes each part's logits again: they never exist all at once.
-at::Tensor train_in_parts(const Head& head, const at::Tensor& targets_BS, const at::Tensor& scale,
-                          const at::Tensor& dweight_VH, const at::Tensor& out_loss) {
-  const Softmax softmax = see_all(head, targets_BS);
-  softmax.write_loss_sum(out_loss);
-  at::Tensor dn =
-      at::zeros({targets_BS.numel(), dweight_VH.size(1)}, dweight_VH.options().dtype(at::kFloat));
-  head.for_columns([&](Columns columns) {
-    at::Tensor t = softmax.again(head.logits(columns));
-    t = softmax.gradient(columns, std::move(t), scale).to(dweight_VH.scalar_type());
-    dn.add_(head.backward(columns, t, dweight_VH));
-  });
-  return dn;
-}
+  /// Each returns the gradient of the head's input.
+  at::Tensor at_once(const at::Tensor& out_loss) const {
+    Softmax softmax(targets_BS_);
+    const Columns all{0, dweight_VH_.size(0)};
+    at::Tensor logits = head_.logits(all);
+    softmax.add(all, logits);
+    softmax.write_loss_sum(out_loss);
+    return backward(softmax, all, std::move(logits));
+  }
+  /// The second pass makes each part's logits again: they never exist all at once.
+  at::Tensor in_parts(const at::Tensor& out_loss) const {
+    const Softmax softmax = see_all(head_, targets_BS_);
+    softmax.write_loss_sum(out_loss);
+    return sum_of_parts(softmax, [&](Columns columns) { return head_.logits(columns); });
+  }
+  at::Tensor in_kept_parts(const std::vector<at::Tensor>& kept, const at::Tensor& out_loss) const {
+    Softmax softmax(targets_BS_);
+    auto next = kept.begin();
+    head_.for_columns([&](Columns columns) {
+      head_.logits(columns, *next);
+      softmax.add(columns, *next++);
+    });
+    softmax.write_loss_sum(out_loss);
+    next = kept.begin();
+    return sum_of_parts(softmax, [&](Columns) { return *next++; });
+  }
+
+ private:
+  template <class Logits>
+  at::Tensor sum_of_parts(const Softmax& softmax, Logits logits) const {
+    at::Tensor dn = at::zeros({targets_BS_.numel(), dweight_VH_.size(1)},
+                              dweight_VH_.options().dtype(at::kFloat));
+    head_.for_columns(
+        [&](Columns columns) { dn.add_(backward(softmax, columns, logits(columns))); });
+    return dn;
+  }
+  at::Tensor backward(const Softmax& softmax, Columns columns, at::Tensor logits) const {
+    const at::Tensor dlogits =
+        softmax.gradient(columns, std::move(logits), scale_).to(dweight_VH_.scalar_type());
+    return head_.backward(columns, dlogits, dweight_VH_);
+  }
+
+  const Head& head_;
+  const at::Tensor &targets_BS_, &scale_, &dweight_VH_;
+};
 
 }  // namespace
 
 void head_train(const shape::Decoder& d, const ParamSource& params, const at::Tensor& x_BSH,
                 const at::Tensor& targets_BS, const at::Tensor& scale, std::int64_t loss_chunk,
-                GradSink& grads, at::Tensor out_dx_BSH, at::Tensor out_loss) {
+                const std::vector<at::Tensor>& logits, GradSink& grads, at::Tensor out_dx_BSH,
+                at::Tensor out_loss) {
   const c10::NoGradGuard no_graph;
   const at::Tensor x = x_BSH.view({-1, d.hidden});
   Normed normed = forward(final_norm(d), params, x);
   at::Tensor dn;
   {
     const Head head(params.weight(weight_role(d)), std::exchange(normed.y_NH, {}), loss_chunk);
-    const auto train = head.one_chunk() ? train_at_once : train_in_parts;
-    dn = train(head, targets_BS, scale, grads.gradient(weight_role(d)), out_loss);
+    const at::Tensor dweight = grads.gradient(weight_role(d));
+    const Train train(head, targets_BS, scale, dweight);
+    if (head.one_chunk()) {
+      dn = train.at_once(out_loss);
+    } else {
+      dn = logits.empty() ? train.in_parts(out_loss) : train.in_kept_parts(logits, out_loss);
+    }
   }
   const at::Tensor dx = backward(final_norm(d), params, grads, x, normed, dn);
   out_dx_BSH.view({-1, d.hidden}).copy_(dx);

@@ -1,5 +1,7 @@
 #include "engine/model/kept.h"
 
+#include <algorithm>
+
 #include "engine/shape/kept.h"
 #include "engine/tensor/view.h"
 
@@ -17,6 +19,18 @@ KeptLayer kept_views(const shape::Decoder& d, std::int64_t tokens, DType compute
                   {{}, view(kept.up_NI)}};
   if (kept.gate_NI.shape[1] > 0) layer.mlp.gate_NI = view(kept.gate_NI);
   return layer;
+}
+
+std::vector<at::Tensor> kept_logits_views(const shape::Decoder& d, std::int64_t tokens,
+                                          std::int64_t loss_chunk, DType compute,
+                                          std::byte* buffer) {
+  const Bytes chunk = shape::kept_logits_of(d, tokens, loss_chunk, compute).chunk;
+  std::vector<at::Tensor> views;
+  for (std::int64_t begin = 0; begin < d.vocab; begin += loss_chunk) {
+    const std::int64_t columns = std::min(loss_chunk, d.vocab - begin);
+    views.push_back(tensor::view(buffer + views.size() * chunk, {{tokens, columns}}, compute));
+  }
+  return views;
 }
 
 }  // namespace sluice::model

@@ -1,7 +1,8 @@
-/// A layer's forward, kept for its backward: as fresh tensors, or as views into one flat buffer.
+/// What is kept of a forward for its backward: as fresh tensors, or as views into one flat buffer.
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "engine/base/dtype.h"
 #include "engine/model/attention.h"
@@ -19,5 +20,10 @@ struct KeptLayer {
 /// Over `buffer`, of shape::kept_of().bytes, which must outlive the tensors.
 KeptLayer kept_views(const shape::Decoder& decoder, std::int64_t tokens, DType compute,
                      std::byte* buffer);
+
+/// The head's logits by chunk, over `buffer` of shape::kept_logits_of().bytes.
+std::vector<at::Tensor> kept_logits_views(const shape::Decoder& decoder, std::int64_t tokens,
+                                          std::int64_t loss_chunk, DType compute,
+                                          std::byte* buffer);
 
 }  // namespace sluice::model

@@ -16,20 +16,17 @@ struct Columns {
   at::Tensor rows_of(const at::Tensor& t_VH) const { return t_VH.narrow(0, begin, n); }
 };
 
-/// A running log-sum-exp per token. Logits come as their product gave them; what is made of them on
-/// the way to their gradient may lie in their place.
+/// A running log-sum-exp per token. Logits come as their product gave them.
 class Softmax {
  public:
   /// Below zero: no target; such a token has no loss and no gradient.
   explicit Softmax(const at::Tensor& targets_BS);
 
-  /// Sees these columns. Returns what gradient() takes if they were the last that had to be seen.
-  at::Tensor add(Columns columns, at::Tensor logits_NC);
-  /// The same of columns that were seen before, once all are.
-  at::Tensor again(at::Tensor logits_NC) const;
-  /// The gradient of the loss's sum, times `scale` (one fp64), by the logits of these columns; not
-  /// rounded to their dtype if it is exact to more.
-  at::Tensor gradient(Columns columns, at::Tensor seen_NC, const at::Tensor& scale) const;
+  /// Sees these columns, and leaves them as they are.
+  void add(Columns columns, const at::Tensor& logits_NC);
+  /// Once all are seen: the gradient of the loss's sum, times `scale` (one fp64), by the logits of
+  /// these columns, in whose place it may lie; not rounded to their dtype if it is exact to more.
+  at::Tensor gradient(Columns columns, at::Tensor logits_NC, const at::Tensor& scale) const;
 
   /// In nats, over the targets: one fp64.
   void write_loss_sum(const at::Tensor& out) const;

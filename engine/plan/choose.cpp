@@ -81,11 +81,35 @@ Candidate with_best_chunks(Candidate best, Setup open, const Terms& terms) {
   return best;
 }
 
+/// The plan of a setup that keeps more of a forward than `base` does, if it fits and its step is no
+/// longer: what is kept takes memory that is not there for running ahead. It is no part of the
+/// serial minimum either.
+std::optional<Candidate> as_short(const Setup& setup, const Candidate& base, const Terms& terms) {
+  auto next = candidate(setup, terms);
+  // Where nothing was simulated, nothing speaks for keeping it.
+  const bool known = next && next->choice.seconds < std::numeric_limits<double>::infinity();
+  const bool asked = next && setup.homes.recompute == schedule::Recompute::kNone;
+  const bool longer = known && next->choice.seconds > base.choice.seconds * kAlike;
+  if (!asked && (!known || longer)) return std::nullopt;
+  next->draft->minimum = base.draft->minimum;
+  return next;
+}
+
+/// A head that keeps its logits saves a product.
+Candidate with_kept_logits(Candidate base, const Terms& terms) {
+  Setup setup = base.draft->setup;
+  if (!setup.may_keep_logits() || setup.keeps_logits) return base;
+  setup.keeps_logits = true;
+  auto next = as_short(setup, base, terms);
+  return next ? std::move(*next) : std::move(base);
+}
+
 /// So many layers' kept forwards have room beside the serial minimum, in all micro-batches that go
 /// together.
 std::int64_t most_kept(const Plan& base) {
   const auto left = [](Bytes limit, Bytes need) { return limit - std::min(limit, need); };
-  const Bytes gpu = base.minimum[index(Tier::kGpu)];
+  const Bytes logits = base.setup.keeps_logits ? round_up(base.setup.logits, kAlignment) : 0;
+  const Bytes gpu = base.minimum[index(Tier::kGpu)] + logits;
   const Bytes room = std::min(left(base.limits.tiers[index(Tier::kGpu)], gpu),
                               left(base.limits.host, gpu + base.minimum[index(Tier::kCpu)]));
   const Bytes layer = round_up(schedule::sizes_of(base.setup).kept, kAlignment) *
@@ -93,19 +117,13 @@ std::int64_t most_kept(const Plan& base) {
   return std::min(base.setup.model->decoder.layers, static_cast<std::int64_t>(room / layer));
 }
 
-/// As many layers keep their forward as fit without a longer step: what they take is not there for
-/// running ahead. What they take is no part of the serial minimum either.
+/// As many layers keep their forward as fit without a longer step.
 Candidate with_kept_layers(Candidate base, const Terms& terms) {
   Setup setup = base.draft->setup;
   if (!setup.may_keep() || setup.kept_layers > 0) return base;
   for (std::int64_t n = most_kept(*base.draft); n > 0; n = n * 3 / 4) {
     setup.kept_layers = n;
-    auto next = candidate(setup, terms);
-    // Where nothing was simulated, nothing speaks for keeping them.
-    const bool known = next && next->choice.seconds < std::numeric_limits<double>::infinity();
-    if (!known || next->choice.seconds > base.choice.seconds * kAlike) continue;
-    next->draft->minimum = base.draft->minimum;
-    return std::move(*next);
+    if (auto next = as_short(setup, base, terms)) return std::move(*next);
   }
   return base;
 }
@@ -114,7 +132,8 @@ Candidate with_kept_layers(Candidate base, const Terms& terms) {
 
 Candidate decided(Plan smallest, const Setup& open, const Terms& terms) {
   Candidate best = with_best_sweep(std::move(smallest), open.sweep, terms);
-  return with_kept_layers(with_best_chunks(std::move(best), open, terms), terms);
+  best = with_kept_logits(with_best_chunks(std::move(best), open, terms), terms);
+  return with_kept_layers(std::move(best), terms);
 }
 
 std::optional<Candidate> decide(const Setup& open, const Terms& terms) {

@@ -36,6 +36,7 @@ std::vector<Setup> alternatives(const Setup& setup) {
           other.homes.offload_activation = activation;
           if (other.homes.recompute == Recompute::kNone) other.homes.recompute = Recompute::kAuto;
           other.kept_layers = 0;
+          other.keeps_logits = false;
           all.push_back(std::move(other));
         }
       }

@@ -25,6 +25,7 @@ static_assert(kPlanningWork >= kChunkChoices * kLongestDraft,
 /// Nothing is left that more memory could be used for.
 bool has_all(Candidate& candidate) {
   const Setup& setup = candidate.draft->setup;
+  if (setup.may_keep_logits() && !setup.keeps_logits) return false;
   if (setup.may_keep() && setup.kept_layers < setup.model->decoder.layers) return false;
   const Limits endless{{kEndless, kEndless, kEndless}, kEndless};
   return candidate.chooser->choose(endless).slots == candidate.choice.slots;

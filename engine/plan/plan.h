@@ -3,8 +3,8 @@
 ///
 /// Every program of the run is written and checked here, so a run that starts cannot meet one that
 /// does not fit. What a setup leaves open (when the optimizer works, how many of `sweep`
-/// micro-batches go together where weights are streamed, `sub_group_size: auto`, which layers keep
-/// their forward) is decided here too, as it makes the simulated step shortest within the limits
+/// micro-batches go together where weights are streamed, `sub_group_size: auto`, what is kept of
+/// the forward) is decided here too, as it makes the simulated step shortest within the limits
 /// (docs/design.md 3.9).
 ///
 /// Thread  any; nothing is kept between calls

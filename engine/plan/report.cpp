@@ -99,10 +99,18 @@ std::string sweep(const Plan& plan) {
                                 times == 1 ? "once" : fmt::format("{} times", times));
 }
 
-std::string kept_layers(const Plan& plan) {
-  if (plan.setup.kept_layers == 0) return {};
-  return fmt::format("\n{} of {} layers keep their forward for backward", plan.setup.kept_layers,
-                     plan.setup.model->decoder.layers);
+std::string kept(const Plan& plan) {
+  const Setup& setup = plan.setup;
+  std::string text;
+  if (setup.kept_layers > 0) {
+    text += fmt::format("\n{} of {} layers keep their forward for backward", setup.kept_layers,
+                        setup.model->decoder.layers);
+  }
+  if (setup.keeps_logits) {
+    text += fmt::format("\nthe head keeps its logits, {}, for its backward",
+                        format_bytes(setup.logits));
+  }
+  return text;
 }
 
 std::string alternative(const Alternative& other, const Plan& plan) {
@@ -139,7 +147,7 @@ std::string offer(const Offer& offer, double now) {
 }  // namespace
 
 std::string report(const Plan& plan, std::optional<Bytes> endurance) {
-  std::string text = tiers(plan) + slots(plan) + sweep(plan) + kept_layers(plan) + traffic(plan);
+  std::string text = tiers(plan) + slots(plan) + sweep(plan) + kept(plan) + traffic(plan);
   const Forecast& f = plan.forecast;
   if (f.step_s <= 0) return text;
   text +=

@@ -92,6 +92,9 @@ class Writer {
     if (setup_.kept_layers > 0) {
       catalog_.kept = pool(Tier::kGpu, MemoryTag::kKept, "kept layers", sizes.kept);
     }
+    if (setup_.keeps_logits) {
+      catalog_.logits = pool(Tier::kGpu, MemoryTag::kKept, "kept logits", setup_.logits);
+    }
     catalog_.host_batch = pool(Tier::kCpu, MemoryTag::kBatch, "batches", sizes.batch);
     catalog_.device_batch = separate_ ? pool(Tier::kGpu, MemoryTag::kBatch, "batches", sizes.batch)
                                       : catalog_.host_batch;

@@ -76,7 +76,8 @@ struct Catalog {
   prefetch::PoolId host_activations =
       prefetch::kNoPool;  ///< saved there, or on their way to and from nvme
   prefetch::PoolId disk_activations = prefetch::kNoPool;
-  prefetch::PoolId kept = prefetch::kNoPool;  ///< what kept layers leave for backward
+  prefetch::PoolId kept = prefetch::kNoPool;    ///< what kept layers leave for backward
+  prefetch::PoolId logits = prefetch::kNoPool;  ///< between the two passes of a head
   prefetch::PoolId device_batch = prefetch::kNoPool;
   prefetch::PoolId host_batch = prefetch::kNoPool;
   prefetch::PoolId norms = prefetch::kNoPool;          ///< partial sums of squares of a segment

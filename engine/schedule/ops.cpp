@@ -85,6 +85,9 @@ OpRow make_row(OpId id) {
     case OpId::kHeadTrain:
       return model("head", {weights, read(kInput), read(kBatch), read(kControl),
                             write(kInputGradient), write(kLoss), grads});
+    case OpId::kHeadTrainKeep:
+      return model("head keep", {weights, read(kInput), read(kBatch), read(kControl),
+                                 write(kInputGradient), write(kLoss), write(kKept), grads});
     case OpId::kHeadLoss:
       return model("head loss", {weights, read(kInput), read(kBatch), write(kLoss)});
     case OpId::kLayerBackward:

@@ -19,7 +19,8 @@ enum class OpId : std::uint16_t {
   kEmbedForward,
   kLayerForward,
   kLayerForwardKeep,
-  kHeadTrain,  ///< forward and backward in one
+  kHeadTrain,      ///< forward and backward in one
+  kHeadTrainKeep,  ///< which keeps its logits in between
   kHeadLoss,
   kLayerBackward,  ///< runs the layer's forward again
   kLayerBackwardKept,
@@ -79,7 +80,7 @@ enum class Operand : std::uint8_t {
   kOutput,          ///< a block's, [B, S, hidden]
   kOutputGradient,  ///< of the loss, for the block's output
   kInputGradient,   ///< the same for its input
-  kKept,            ///< what a layer's forward leaves for its backward
+  kKept,            ///< what a layer's forward, or the head's first pass, leaves for its backward
   kLoss,            ///< nats summed over a micro-batch; one double
   kWorkspace,       ///< of the compute lane
   kContribution,    ///< gradient of one segment from one micro-batch and one use

@@ -47,6 +47,8 @@ struct Setup {
   bool clips_segments = false;   ///< each by a norm of its own, not all by one
   bool begins_pending = false;   ///< with a gradient whose update is still to come
   std::int64_t kept_layers = 0;  ///< so many, from the last, keep their forward for backward
+  bool keeps_logits = false;     ///< the head does not make them again for its second pass
+  Bytes logits = 0;              ///< of a micro-batch; 0: the head has no second pass
   Bytes workspace = 0;           ///< of the compute lane
 
   std::uint64_t chunk_count() const;
@@ -84,6 +86,8 @@ struct Setup {
   }
   /// A layer whose weights are there anyway can keep its forward instead of running it again.
   bool may_keep() const { return homes.recompute != Recompute::kEveryLayer && !streams_params(); }
+  /// The head's weights are there in any case, so it may also where layers may not.
+  bool may_keep_logits() const { return homes.recompute != Recompute::kEveryLayer && logits > 0; }
   /// The block is one of the kept layers. The last block is the head.
   bool keeps(int block) const {
     const auto blocks = static_cast<std::int64_t>(model->blocks.size());

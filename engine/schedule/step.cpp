@@ -99,15 +99,16 @@ class Step : public UpdateWriter {
       s.dx[mb] = activation();
       const BufferId loss = new_loss();
       const Buffers gradients = contributions(b);
-      compute(OpId::kHeadTrain, b, mb,
-              {{kWeights, weights},
-               {kInput, s.x[mb]},
-               {kBatch, s.batch[mb].device},
-               {kControl, catalog_.control},
-               {kInputGradient, s.dx[mb]},
-               {kLoss, loss},
-               {kGradients, gradients}},
-              3);
+      Bindings operands{{kWeights, weights},          {kInput, s.x[mb]},
+                        {kBatch, s.batch[mb].device}, {kControl, catalog_.control},
+                        {kInputGradient, s.dx[mb]},   {kLoss, loss},
+                        {kGradients, gradients}};
+      if (setup_.keeps_logits) {
+        operands.emplace_back(kKept, transient(catalog_.logits, setup_.logits));
+        compute(OpId::kHeadTrainKeep, b, mb, std::move(operands), 3);
+      } else {
+        compute(OpId::kHeadTrain, b, mb, std::move(operands), setup_.logits > 0 ? 4 : 3);
+      }
       losses_.push_back(loss_on_host({.micro_batch = mb}, loss));  // an update may ask for it
       collect(b, mb, gradients);
     }

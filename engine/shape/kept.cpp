@@ -23,4 +23,12 @@ Kept kept_of(const Decoder& d, std::int64_t tokens, DType compute) {
   return kept;
 }
 
+KeptLogits kept_logits_of(const Decoder& d, std::int64_t tokens, std::int64_t loss_chunk,
+                          DType compute) {
+  if (loss_chunk >= d.vocab) return {};
+  const auto vocab = static_cast<Bytes>(d.vocab), columns = static_cast<Bytes>(loss_chunk);
+  const Bytes chunk = round_up(static_cast<Bytes>(tokens) * columns * size_of(compute), kAlignment);
+  return {chunk, chunk * div_ceil(vocab, columns)};
+}
+
 }  // namespace sluice::shape

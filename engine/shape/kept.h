@@ -1,7 +1,8 @@
-/// What a layer that keeps its forward leaves for its backward, as one flat buffer.
+/// What is kept of a forward for its backward, as one flat buffer.
 ///
-/// Everything that costs a matrix product or the attention kernel; norms and the activation
-/// function are made again.
+/// Of a layer everything that costs a matrix product or the attention kernel; norms and the
+/// activation function are made again. Of a head that sees its vocabulary in several chunks the
+/// logits of its first pass, for its second.
 ///
 /// Shape  N = batch x sequence tokens, Q and K the widths of queries and keys, h heads,
 ///        H hidden, I intermediate; every tensor contiguous, begun on a multiple of kAlignment
@@ -33,5 +34,14 @@ struct Kept {
 };
 
 Kept kept_of(const Decoder& decoder, std::int64_t tokens, DType compute);
+
+/// Chunk after chunk, each [N, columns] contiguous and as far from the next as a whole one takes.
+struct KeptLogits {
+  Bytes chunk = 0;
+  Bytes bytes = 0;  ///< 0: with one chunk there is no second pass
+};
+
+KeptLogits kept_logits_of(const Decoder& decoder, std::int64_t tokens, std::int64_t loss_chunk,
+                          DType compute);
 
 }  // namespace sluice::shape

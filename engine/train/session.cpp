@@ -14,6 +14,7 @@
 #include "engine/data/descriptor.h"
 #include "engine/memory/limits.h"
 #include "engine/plan/rates.h"
+#include "engine/shape/kept.h"
 #include "engine/train/calibrate.h"
 #include "engine/train/delay.h"
 #include "gpu/device.h"
@@ -154,6 +155,16 @@ nvme::AllowRam allow_ram(const Job& job) {
   return job.tiers.nvme.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo;
 }
 
+/// Room for them is only looked at where it is a small part of the device's: it is tried before the
+/// plan, outside every tier.
+Bytes logits_to_keep(const schedule::Setup& setup, const Numerics& numerics,
+                     const plan::Limits& limits) {
+  const Bytes bytes = shape::kept_logits_of(setup.model->decoder, setup.micro_batch_tokens(),
+                                            numerics.loss_chunk, setup.compute)
+                          .bytes;
+  return bytes <= limits.tiers[index(prefetch::Tier::kGpu)] / 4 ? bytes : 0;
+}
+
 /// The folders of the nvme tier: one of the run's where none is named.
 std::vector<std::string> nvme_paths(const Job& job) {
   if (!job.tiers.nvme.paths.empty()) return job.tiers.nvme.paths;
@@ -239,6 +250,7 @@ Session::Session(const Job& job, Inputs inputs)
   plan::Limits limits{memory::resolve_limits(job_.tiers, machine),
                       memory::host_limit(job_.tiers, machine)};
   plan::require_any_placement(setup_, limits, evaluation_batches());
+  setup_.logits = logits_to_keep(setup_, numerics_, limits);
   compute_ = job_.make_compute(setup_, numerics_);
   const Measured measured = compute_->measure(stream_);
   Bytes& of_device = limits.tiers[index(prefetch::Tier::kGpu)];

@@ -52,12 +52,14 @@ struct World {
   std::int64_t mlp_chunk = 25;
 };
 
+constexpr std::int64_t kLossChunk = 70;
+
 using Op = void (*)(World&);
 constexpr Op kOps[] = {
     [](World& w) { embed_forward(w.d, w.embed, w.tokens, w.positions, w.x); },
     [](World& w) { layer_forward(w.d, w.layer, places_of(w.positions), w.x, w.mlp_chunk, w.y); },
     [](World& w) {
-      head_train(w.d, w.head, w.y, w.targets, number(0.25), 70, w.head, w.dy, w.loss);
+      head_train(w.d, w.head, w.y, w.targets, number(0.25), kLossChunk, {}, w.head, w.dy, w.loss);
     },
     [](World& w) {
       layer_backward(w.d, w.layer, places_of(w.positions), w.x, w.dy, w.mlp_chunk, w.layer, w.dx);
@@ -125,6 +127,21 @@ TEST_P(Bits, ALayerThatKeepsItsForwardGivesThoseOfOneThatRunsItAgain) {
     kOps[4](keeps);
     expect_same(keeps, again);
   }
+}
+
+TEST_P(Bits, AHeadThatKeepsItsLogitsGivesThoseOfOneThatMakesThemAgain) {
+  World again(d, dtype), keeps(d, dtype);
+  run(again);
+  const DType compute = dtype == at::kFloat ? DType::kF32 : DType::kBf16;
+  Poison buffer(shape::kept_logits_of(d, kBatch * kSeq, kLossChunk, compute).bytes);
+  kOps[0](keeps);
+  kOps[1](keeps);
+  head_train(d, keeps.head, keeps.y, keeps.targets, number(0.25), kLossChunk,
+             kept_logits_views(d, kBatch * kSeq, kLossChunk, compute, buffer.memory().data()),
+             keeps.head, keeps.dy, keeps.loss);
+  kOps[3](keeps);
+  kOps[4](keeps);
+  expect_same(keeps, again);
 }
 
 TEST_P(Bits, AnMlpChunkOfMoreThanAllTokensIsAllTokens) {

@@ -100,7 +100,7 @@ TEST_P(Blocks, HeadAgreesWithPlainAutogradForEveryChunk) {
     BlockParams params(d, BlockKind::kHead, dtype);
     const at::Tensor dx = poisoned_x();
     const at::Tensor trained = unknown_number(), seen = unknown_number();
-    head_train(d, params, x, targets, number(scale), chunk, params, dx, trained);
+    head_train(d, params, x, targets, number(scale), chunk, {}, params, dx, trained);
 
     const auto weights = params.for_reference();
     const at::Tensor ref_x = x.to(at::kDouble).clone().requires_grad_(true);
@@ -123,7 +123,7 @@ TEST_P(Blocks, AMicroBatchWithoutTargetsHasNoLossAndNoGradient) {
       at::full({kBatch, kSeq}, -100, at::TensorOptions(at::kLong).device(device()));
   const at::Tensor dx = poisoned_x();
   const at::Tensor loss = unknown_number();
-  head_train(d, params, random_x(5), targets, number(1.0), 50, params, dx, loss);
+  head_train(d, params, random_x(5), targets, number(1.0), 50, {}, params, dx, loss);
   EXPECT_EQ(loss.item<double>(), 0.0);
   EXPECT_EQ(dx.abs().max().item<double>(), 0.0);
   for (const auto& [role, gradient] : params.gradients()) {

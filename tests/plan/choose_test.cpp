@@ -114,6 +114,29 @@ TEST(Choose, LetsNoLayerKeepItsForwardWhereThatMakesTheStepLonger) {
   EXPECT_TRUE(any) << "running ahead is worth nothing here: this shows nothing";
 }
 
+/// Also where weights are streamed; not where the run file asks for the least.
+TEST(Choose, LetsTheHeadKeepItsLogitsWhereTheyFitTheDevice) {
+  for (const ParamHome home : {ParamHome::kNone, ParamHome::kCpu}) {
+    auto setup = setup_of({.param = home, .micro_batches = 1});
+    EXPECT_FALSE(make_plan(setup, kPlenty).setup.keeps_logits) << "there is no second pass";
+    setup.logits = 1_MiB;
+    plan::Rates rates;
+    rates.flops = 1e8;  // what takes time is computing
+    const auto cost = plan::cost_model(rates, schedule::make_lanes());
+    const Plan keeps = plan::make_plan(setup, kPlenty, 0, cost);
+    EXPECT_TRUE(keeps.setup.keeps_logits);
+    EXPECT_EQ(keeps.minimum, require_minimum(setup, kPlenty, 0)) << "it could do without";
+    Limits limits = kPlenty;
+    limits.tiers[index(Tier::kGpu)] = keeps.minimum[index(Tier::kGpu)] + 1_MiB - 1;
+    const Plan none = plan::make_plan(setup, limits, 0, cost);
+    EXPECT_FALSE(none.setup.keeps_logits);
+    EXPECT_LT(keeps.forecast.step_s, none.forecast.step_s);
+    EXPECT_FALSE(none.forecast.has_all);
+    setup.homes.recompute = schedule::Recompute::kEveryLayer;
+    EXPECT_FALSE(plan::make_plan(setup, kPlenty, 0, cost).setup.keeps_logits);
+  }
+}
+
 TEST(Choose, LetsAsManyLayersKeepTheirForwardAsFitTheDevice) {
   const auto setup = setup_of({.param = ParamHome::kNone, .micro_batches = 1});
   const std::int64_t layers = setup.model->decoder.layers;
@@ -139,6 +162,17 @@ TEST(Choose, LetsAsManyLayersKeepTheirForwardAsFitTheDevice) {
   EXPECT_EQ(none.setup.kept_layers, 0);
   EXPECT_LT(most.forecast.step_s, some.forecast.step_s);
   EXPECT_LT(some.forecast.step_s, none.forecast.step_s);
+
+  // Room that the head has taken is none for layers.
+  auto head = two;
+  head.logits = 16_KiB;
+  limits.tiers[index(Tier::kGpu)] = require_minimum(two, kPlenty, 0)[index(Tier::kGpu)] + 20_KiB;
+  head.kept_layers = 0;
+  EXPECT_TRUE(make_plan(head, limits).setup.keeps_logits);
+  EXPECT_EQ(make_plan(head, limits).setup.kept_layers, 2);
+  limits.tiers[index(Tier::kGpu)] -= 5_KiB;
+  EXPECT_TRUE(make_plan(head, limits).setup.keeps_logits);
+  EXPECT_EQ(make_plan(head, limits).setup.kept_layers, 1);
 
   auto streamed = setup;
   streamed.homes.offload_param = ParamHome::kCpu;

@@ -147,6 +147,14 @@ TEST(Report, SaysHowManyLayersKeepTheirForwardIfAny) {
   EXPECT_THAT(report(plan), ::testing::HasSubstr("\n5 of 12 layers keep their forward"));
 }
 
+TEST(Report, SaysWhenTheHeadKeepsItsLogits) {
+  Plan plan = plan_of({1_GiB, 0, 0}, {1_GiB, 0, 0}, {1_GiB, 0, 0});
+  plan.setup.logits = 3_MiB;
+  EXPECT_THAT(report(plan), ::testing::Not(::testing::HasSubstr("keep")));
+  plan.setup.keeps_logits = true;
+  EXPECT_THAT(report(plan), ::testing::HasSubstr("\nthe head keeps its logits, 3.0 MiB, for"));
+}
+
 TEST(Report, SaysWhatAStepMovesOnEachLanePerParameter) {
   auto residents = std::make_shared<prefetch::Residents>();
   residents->seal();

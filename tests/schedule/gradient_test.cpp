@@ -86,7 +86,7 @@ TEST_P(Gradient, OfATiedWeightAddsTheHeadsUseToTheEmbeddings) {
     };
     const BufferId sum = buffer_of(add, Operand::kSum);
     EXPECT_EQ(use(sum), OpId::kEmbedBackward);
-    EXPECT_EQ(use(buffer_of(add, Operand::kOtherUse)), OpId::kHeadTrain);
+    EXPECT_EQ(use(buffer_of(add, Operand::kOtherUse)), head_of(GetParam()));
     EXPECT_EQ(std::ranges::count(add.reads, sum), 1);
     EXPECT_THAT(add.writes, ElementsAre(sum));
     EXPECT_EQ(final_gradient(step, 0), sum);
@@ -104,7 +104,7 @@ TEST_P(Gradient, HasOneNormPerSegmentWhichDecideListsInSegmentOrder) {
   EXPECT_EQ(decide.writes[0], run.catalog.control);
   for (std::size_t mb = 0; mb < mbs; ++mb) {
     const Op& head = step.maker(decide.reads[1 + mb]);
-    EXPECT_EQ(schedule::id_of(head), OpId::kHeadTrain);
+    EXPECT_EQ(schedule::id_of(head), head_of(GetParam()));
     EXPECT_EQ(head.where.micro_batch, static_cast<int>(mb));
   }
   EXPECT_EQ(step.count(OpId::kNorm), segments);

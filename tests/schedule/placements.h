@@ -45,6 +45,7 @@ struct Placement {
   schedule::OptimizerHome state = schedule::OptimizerHome::kNvme;
   schedule::ActivationHome activation = schedule::ActivationHome::kNone;
   std::int64_t kept_layers = 0;  ///< only where the weights are resident
+  bool keeps_logits = false;
   schedule::Sharing sharing = schedule::Sharing::kSeparate;
   schedule::Update update = schedule::Update::kEnd;
   bool clips_segments = false;
@@ -116,6 +117,7 @@ inline std::vector<Placement> all_placements() {
     const bool last = p.micro_batches == 3 && p.model == TinyModel::kLlama;  // says nothing new
     return last || (p.streams() && p.kept_layers > 0);
   });
+  for (std::size_t i = 1; i < all.size(); i += 3) all[i].keeps_logits = true;
   return all;
 }
 
@@ -149,6 +151,8 @@ inline schedule::Setup setup_of(const Placement& p, DType compute = DType::kBf16
                                                  .offload_activation = p.activation,
                                                  .sub_group_size = 192_KiB});
   setup.kept_layers = p.kept_layers;
+  setup.keeps_logits = p.keeps_logits;
+  setup.logits = p.keeps_logits ? 50'000 : 0;
   setup.sharing = p.sharing;
   setup.compute = compute;
   setup.micro_batch_size = 2;
@@ -161,6 +165,10 @@ inline schedule::Setup setup_of(const Placement& p, DType compute = DType::kBf16
   setup.sweep = together && !p.one_by_one ? setup.micro_batches : 1;
   setup.workspace = 100'000;
   return setup;
+}
+
+inline schedule::OpId head_of(const Placement& p) {
+  return p.keeps_logits ? schedule::OpId::kHeadTrainKeep : schedule::OpId::kHeadTrain;
 }
 
 /// A program, and what its ops say.

@@ -305,7 +305,8 @@ TEST_P(UpdatesAtTheEnd, AForwardWaitsForTheUpdateOfItsOwnBlockOnly) {
       last_adam = std::max(last_adam, span.end);
     }
     const bool forwards = id == OpId::kEmbedForward || id == OpId::kLayerForward ||
-                          id == OpId::kLayerForwardKeep || id == OpId::kHeadTrain;
+                          id == OpId::kLayerForwardKeep || id == OpId::kHeadTrain ||
+                          id == OpId::kHeadTrainKeep;
     if (forwards && span.op.instance == 2) {
       const double before = forward.contains(segment) ? forward[segment] : span.begin;
       forward[segment] = std::min(before, span.begin);

@@ -88,8 +88,8 @@ TEST_P(Step, GoesBlockByBlockWhenItStreamsAndMicroBatchByMicroBatchWhenNot) {
   EXPECT_EQ(
       blocks_in_order(step, {OpId::kEmbedForward, OpId::kLayerForward, OpId::kLayerForwardKeep}),
       forward);
-  EXPECT_EQ(blocks_in_order(step, {OpId::kHeadTrain, OpId::kLayerBackward, OpId::kLayerBackwardKept,
-                                   OpId::kEmbedBackward}),
+  EXPECT_EQ(blocks_in_order(step, {OpId::kHeadTrain, OpId::kHeadTrainKeep, OpId::kLayerBackward,
+                                   OpId::kLayerBackwardKept, OpId::kEmbedBackward}),
             backward);
 }
 
@@ -132,7 +132,7 @@ TEST_P(Step, GivesEachBlockTheOutputOfTheOneBefore) {
       inputs[block.segments[0]] = x;
       x = buffer_of(op, Operand::kOutput);
     }
-    const Op head = of(OpId::kHeadTrain, blocks.back().segments[0], mb);
+    const Op head = of(head_of(GetParam()), blocks.back().segments[0], mb);
     EXPECT_EQ(buffer_of(head, Operand::kInput), x);
     EXPECT_EQ(buffer_of(head, Operand::kBatch), batch);
     BufferId dx = buffer_of(head, Operand::kInputGradient);
@@ -160,8 +160,8 @@ TEST_P(Step, HandsTheWorkspaceToEveryOpOfABlock) {
     const OpId id = schedule::id_of(op);
     const bool of_block = id == OpId::kEmbedForward || id == OpId::kLayerForward ||
                           id == OpId::kLayerForwardKeep || id == OpId::kHeadTrain ||
-                          id == OpId::kLayerBackward || id == OpId::kLayerBackwardKept ||
-                          id == OpId::kEmbedBackward;
+                          id == OpId::kHeadTrainKeep || id == OpId::kLayerBackward ||
+                          id == OpId::kLayerBackwardKept || id == OpId::kEmbedBackward;
     EXPECT_EQ(contains(op.writes, run.catalog.workspace), of_block) << describe(op);
   }
 }

@@ -277,5 +277,18 @@ TEST(Kept, HasTheWidthsOfALayerAndNoBytesBeyondItsPages) {
   EXPECT_EQ(kept.bytes, end);
 }
 
+TEST(Kept, HasLogitsChunkByChunkEachBegunOnAPage) {
+  Decoder d = find_preset("llama-1b");
+  d.vocab = 1000;
+  const KeptLogits three = kept_logits_of(d, 7, 400, DType::kBf16);  // the last of 200 columns
+  EXPECT_EQ(three.chunk, round_up(Bytes{7 * 400 * 2}, kAlignment));
+  EXPECT_EQ(three.bytes, 3 * three.chunk);
+  EXPECT_EQ(kept_logits_of(d, 7, 500, DType::kF32).bytes,
+            2 * round_up(Bytes{7 * 500 * 4}, kAlignment));
+  for (const std::int64_t all : {1000, 5000}) {
+    EXPECT_EQ(kept_logits_of(d, 7, all, DType::kF32).bytes, 0) << "no second pass";
+  }
+}
+
 }  // namespace
 }  // namespace sluice::shape

@@ -143,7 +143,8 @@ void expect_copies(const CrownRow& row, const Observed& seen) {
   EXPECT_EQ(written > 0, homes.on_nvme());
 }
 
-/// How many layers keep their forward follows from the row; each that does says so in its ops.
+/// How many layers keep their forward, and whether the head its logits, follows from the row; who
+/// does says so in its ops.
 void expect_keeping(const CrownRow& row, const Observed& seen) {
   const schedule::Setup& setup = seen.plan.setup;
   const bool streams = setup.streams_params();
@@ -158,6 +159,13 @@ void expect_keeping(const CrownRow& row, const Observed& seen) {
   EXPECT_EQ(seen.count(OpId::kLayerBackwardKept), forwards * setup.kept_layers);
   EXPECT_EQ(seen.count(OpId::kLayerBackward),
             forwards * (setup.model->decoder.layers - setup.kept_layers));
+  if (!row.may_keep()) {
+    EXPECT_FALSE(setup.keeps_logits);
+  } else if (plenty && row.recompute == schedule::Recompute::kNone) {
+    EXPECT_TRUE(setup.keeps_logits);
+  }
+  EXPECT_EQ(seen.count(OpId::kHeadTrainKeep), setup.keeps_logits ? forwards : 0);
+  EXPECT_EQ(seen.count(OpId::kHeadTrain), setup.keeps_logits ? 0 : forwards);
 }
 
 /// Where there is memory several micro-batches go together; each pass of them fetches a layer that

@@ -57,6 +57,9 @@ class HashCompute : public Compute {
         [[fallthrough]];
       case OpId::kLayerForward:
         return fill(op[Operand::kOutput], forward(op));
+      case OpId::kHeadTrainKeep:
+        fill(op[Operand::kKept], forward(op));  // for itself
+        [[fallthrough]];
       case OpId::kHeadTrain:
       case OpId::kHeadLoss: {
         const std::uint64_t hash = hashed(forward(op), op[Operand::kBatch]);
@@ -64,7 +67,7 @@ class HashCompute : public Compute {
             overflows(op) ? INFINITY : 10.0 + static_cast<double>(value_of(hash));
         // The size of a step's gradient is its batch's: clipping one step leaves the others alone.
         const float scale = std::exp2(80 * value_of(hashed(kSeed, op[Operand::kBatch])));
-        if (op.id == OpId::kHeadTrain) backward(op, hash, scale * loss_scale(op));
+        if (op.id != OpId::kHeadLoss) backward(op, hash, scale * loss_scale(op));
         return;
       }
       case OpId::kLayerBackward:

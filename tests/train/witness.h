@@ -68,6 +68,7 @@ class Witness : public executor::Handler {
         break;
       }
       case schedule::OpId::kHeadTrain:
+      case schedule::OpId::kHeadTrainKeep:
         if (tag.step == seen_.spoiled_step)
           op.values<double>(schedule::Operand::kLoss).front() = INFINITY;
         [[fallthrough]];

@@ -60,19 +60,14 @@ Softmax::Softmax(const at::Tensor& targets_BS) : targets_N1_(targets_BS.view({-1
   target_logit_N1_ = at::full(targets_N1_.sizes(), 0.0, fp32);
 }
 
-at::Tensor Softmax::add(Columns columns, at::Tensor logits_NC) {
+void Softmax::add(Columns columns, const at::Tensor& logits_NC) {
   const fused::SoftmaxState state{targets_N1_, max_N1_, sum_N1_, target_logit_N1_};
-  return fused::see(Launch(), state, columns, std::move(logits_NC));
+  fused::see(Launch(), state, columns, logits_NC);
 }
 
-// The gradient is made from the logits themselves.
-at::Tensor Softmax::again(at::Tensor logits_NC) const {
-  return logits_NC;
-}
-
-at::Tensor Softmax::gradient(Columns columns, at::Tensor seen_NC, const at::Tensor& scale) const {
+at::Tensor Softmax::gradient(Columns columns, at::Tensor logits_NC, const at::Tensor& scale) const {
   const fused::SoftmaxState state{targets_N1_, max_N1_, sum_N1_, target_logit_N1_};
-  return fused::gradient(Launch(), state, columns, std::move(seen_NC), scale);
+  return fused::gradient(Launch(), state, columns, std::move(logits_NC), scale);
 }
 
 void Softmax::write_loss_sum(const at::Tensor& out) const {

@@ -113,15 +113,14 @@ struct SoftmaxState {
 };
 
 template <class Launch>
-at::Tensor see(const Launch& launch, const SoftmaxState& state, Columns columns,
-               at::Tensor logits_NC) {
-  logits_NC = logits_NC.contiguous();
+void see(const Launch& launch, const SoftmaxState& state, Columns columns,
+         const at::Tensor& logits) {
+  const at::Tensor logits_NC = logits.contiguous();
   const auto run = [&]<class T, int kPack>() {
     launch_rows(launch, state.tokens(), columns.n,
                 SeeRow<T, kPack>{in<T>(logits_NC), state.sums(), columns.begin, columns.n});
   };
   with_type_and_pack(logits_NC.scalar_type(), run, columns.n);
-  return logits_NC;
 }
 
 template <class Launch>

@@ -16,6 +16,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <limits>
+#include <utility>
 
 namespace sluice::model {
 namespace {
@@ -44,24 +45,19 @@ Softmax::Softmax(const at::Tensor& targets_BS)
       sum_N1_(per_token(targets_N1_, 0.0)),
       target_logit_N1_(per_token(targets_N1_, 0.0)) {}
 
-// What goes on to gradient() is exp(logits - the greatest so far), in fp32.
-at::Tensor Softmax::add(Columns columns, at::Tensor logits_NC) {
-  logits_NC = logits_NC.to(at::kFloat);
+void Softmax::add(Columns columns, const at::Tensor& logits) {
+  const at::Tensor logits_NC = logits.to(at::kFloat);
   const Picked picked = pick(targets_N1_, columns);
   target_logit_N1_ =
       at::where(picked.here_N1, at::gather(logits_NC, 1, picked.index_N1), target_logit_N1_);
   const at::Tensor max = at::maximum(max_N1_, at::amax(logits_NC, {1}, /*keepdim=*/true));
-  logits_NC.sub_(max).exp_();
-  sum_N1_.mul_(at::exp(max_N1_.sub_(max))).add_(at::sum(logits_NC, {1}, /*keepdim=*/true));
+  const at::Tensor seen_NC = at::sub(logits_NC, max).exp_();
+  sum_N1_.mul_(at::exp(max_N1_.sub_(max))).add_(at::sum(seen_NC, {1}, /*keepdim=*/true));
   max_N1_ = max;
-  return logits_NC;
 }
 
-at::Tensor Softmax::again(at::Tensor logits_NC) const {
-  return logits_NC.to(at::kFloat).sub_(max_N1_).exp_();
-}
-
-at::Tensor Softmax::gradient(Columns columns, at::Tensor seen_NC, const at::Tensor& scale) const {
+at::Tensor Softmax::gradient(Columns columns, at::Tensor logits_NC, const at::Tensor& scale) const {
+  at::Tensor seen_NC = std::move(logits_NC).to(at::kFloat).sub_(max_N1_).exp_();
   const at::Tensor none = at::zeros({}, sum_N1_.options());
   const at::Tensor scale_N1 = at::where(at::ge(targets_N1_, 0), scale.to(at::kFloat), none);
   const Picked picked = pick(targets_N1_, columns);
