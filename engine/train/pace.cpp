@@ -43,12 +43,32 @@ double busy_s(const Steps& steps, std::size_t lane) {
   return median(steps, [lane](const StepRecord& s) { return s.lanes[lane].busy * s.seconds; });
 }
 
+double busy_s(const data::Forecast& forecast, std::size_t lane) {
+  return forecast.lanes[lane].busy * forecast.seconds;
+}
+
 /// Bytes per second while it is busy; 0: it moved none.
 double rate(const Steps& steps, const DriveLane& drive) {
   return median(steps, [&](const StepRecord& s) {
     const double busy = s.lanes[drive.lane].busy * s.seconds;
     return busy > 0 ? static_cast<double>(s.*drive.bytes) / busy : 0;
   });
+}
+
+/// The same as forecast. How drives share themselves between reads and writes is theirs: a lane
+/// that was to have most of them is only expected to be as fast as both together.
+double forecast_rate(const Steps& steps, std::size_t drive) {
+  const data::Forecast& forecast = *steps.back().forecast;
+  double bytes = 0, busy = 0, own = 0;
+  for (std::size_t i = 0; i < kDrives.size(); ++i) {
+    const double moved = median(
+        steps, [&](const StepRecord& s) { return static_cast<double>(s.*kDrives[i].bytes); });
+    const double for_s = busy_s(forecast, kDrives[i].lane);
+    bytes += moved;
+    busy += for_s;
+    if (i == drive && for_s > 0) own = moved / for_s;
+  }
+  return busy > 0 ? std::min(own, bytes / busy) : 0;
 }
 
 constexpr const char* kSlowDrives =
@@ -82,8 +102,9 @@ std::string waits(const Steps& steps) {
   const auto lane = static_cast<std::size_t>(busiest - forecast.begin());
   std::map<std::string, double> waited;  // seconds of all these steps
   for (const StepRecord& step : steps) {
-    for (const auto& [reason, share] : step.lanes[lane].idle)
+    for (const auto& [reason, share] : step.lanes[lane].idle) {
       waited[reason] += share * step.seconds;
+    }
   }
   const auto most =
       std::ranges::max_element(waited, {}, &std::map<std::string, double>::value_type::second);
@@ -123,7 +144,7 @@ std::optional<std::string> Pace::late() {
   std::size_t worst = 0;
   double worst_by = 0;
   for (std::size_t lane = 0; lane < forecast->lanes.size(); ++lane) {
-    const double by = busy_s(steps_, lane) - forecast->lanes[lane].busy * forecast->seconds;
+    const double by = busy_s(steps_, lane) - busy_s(*forecast, lane);
     if (by > worst_by) std::tie(worst, worst_by) = std::pair(lane, by);
   }
   std::string text =
@@ -133,23 +154,18 @@ std::optional<std::string> Pace::late() {
   for (std::size_t i = 0; i < kDrives.size(); ++i) {
     if (kDrives[i].lane == worst) told_[i] = rate(steps_, kDrives[i]);
   }
-  const data::LaneShare& lane = forecast->lanes[worst];
-  return text + fmt::format("{} was busy for {}, forecast {}: {}", lane.lane,
+  return text + fmt::format("{} was busy for {}, forecast {}: {}", forecast->lanes[worst].lane,
                             format_seconds(busy_s(steps_, worst)),
-                            format_seconds(lane.busy * forecast->seconds),
+                            format_seconds(busy_s(*forecast, worst)),
                             why_busy(static_cast<LaneKind>(worst)));
 }
 
 Pace::Known Pace::known(std::size_t drive) const {
   if (told_[drive] > 0) return {told_[drive], "before"};
   const Known first{first_[drive], "before"};
-  const auto& forecast = steps_.back().forecast;
-  if (!forecast) return first;
-  const double busy = forecast->lanes[kDrives[drive].lane].busy * forecast->seconds;
-  const double bytes = median(
-      steps_, [&](const StepRecord& s) { return static_cast<double>(s.*kDrives[drive].bytes); });
-  if (busy <= 0 || bytes / busy < first.rate) return first;
-  return {bytes / busy, "forecast"};
+  if (!steps_.back().forecast) return first;
+  const double promised = forecast_rate(steps_, drive);
+  return promised > first.rate ? Known{promised, "forecast"} : first;
 }
 
 std::optional<std::string> Pace::slow_drive() {

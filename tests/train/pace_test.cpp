@@ -190,6 +190,22 @@ TEST(DrivePace, OneThatIsSlowFromTheStartIsSlowerThanForecast) {
   EXPECT_THAT(feed(unknown, 100, unforecast(hidden(LaneKind::kNvmeWrite, 1))), IsEmpty());
 }
 
+/// Two gigabytes in one second, whichever way.
+TEST(DrivePace, HowItSharesItselfBetweenReadsAndWritesIsItsOwn) {
+  const auto shared = [](double read_s, double write_s) {
+    Busy busy = kForecast;
+    busy[LaneKind::kNvmeRead] = read_s;
+    busy[LaneKind::kNvmeWrite] = write_s;
+    return busy;
+  };
+  for (const auto& [read_s, write_s] : {std::pair(0.8, 0.2), {0.2, 0.8}}) {
+    StepRecord record = step(1, shared(0.5, 0.5));
+    record.forecast->lanes = shares(shared(read_s, write_s), 1);
+    Pace pace;
+    EXPECT_THAT(feed(pace, 50, record), IsEmpty());
+  }
+}
+
 TEST(DrivePace, OneThatBecomesSlowIsSlowerThanBefore) {
   for (const bool forecast : {false, true}) {
     const auto then = [&](double busy_s) {
