@@ -246,9 +246,9 @@ Ran run(train::Job job, Update update, train::Execution execution) {
   std::filesystem::remove_all(job.folder + "/final");
   const plan::Rates rates = rates_of(session, trace);
   const auto own =
-      plan::step_seconds(session.plan(), plan::cost_model(rates, schedule::make_lanes()));
+      plan::steady_step(session.plan(), plan::cost_model(rates, schedule::make_lanes()));
   return {median({seconds.begin() + kWarmUp, seconds.end()}), session.plan().forecast.step_s,
-          own.value(), rates};
+          own.value().seconds, rates};
 }
 
 double median_of(const std::vector<Ran>& rounds, const std::function<double(const Ran&)>& value) {

@@ -19,6 +19,18 @@ double rounded(double share) {
   return std::round(share * 1e4) / 1e4;
 }
 
+nlohmann::ordered_json by_lane(const std::vector<LaneShare>& lanes) {
+  nlohmann::ordered_json json;
+  for (const LaneShare& lane : lanes) {
+    auto& to = json[lane.lane];
+    to["busy"] = rounded(lane.busy);
+    for (const auto& [reason, share] : lane.idle) {
+      if (rounded(share) > 0) to["idle"][reason] = rounded(share);
+    }
+  }
+  return json;
+}
+
 std::int64_t step_of(std::string_view line, const std::string& path, int number) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   const bool is_record = json.is_object() && json.contains("step") && json["step"].is_number();
@@ -76,12 +88,9 @@ std::string to_json(const StepRecord& record) {
       {"nvme_write_bytes", record.nvme_write_bytes},
       {"nvme_write_total", record.nvme_write_total},
   };
-  for (const LaneShare& lane : record.lanes) {
-    auto& to = json["lanes"][lane.lane];
-    to["busy"] = rounded(lane.busy);
-    for (const auto& [reason, share] : lane.idle) {
-      if (rounded(share) > 0) to["idle"][reason] = rounded(share);
-    }
+  if (!record.lanes.empty()) json["lanes"] = by_lane(record.lanes);
+  if (const auto& forecast = record.forecast) {
+    json["forecast"] = {{"seconds", forecast->seconds}, {"lanes", by_lane(forecast->lanes)}};
   }
   for (const MemoryUse& use : record.memory) {
     json["memory"][use.tier][use.name] = {{"reserved", use.reserved}, {"peak", use.peak}};

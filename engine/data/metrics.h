@@ -19,6 +19,12 @@ struct MemoryUse {
   Bytes peak = 0;  ///< the most in use
 };
 
+/// What the simulator expected of a step.
+struct Forecast {
+  double seconds = 0;
+  std::vector<LaneShare> lanes;  ///< of `seconds`, busy alone
+};
+
 /// What one step measured.
 struct StepRecord {
   std::int64_t step = 0;                ///< steps done, this one included
@@ -40,6 +46,7 @@ struct StepRecord {
   std::string bound;          ///< the busiest lane; may be empty
   double bound_share = 0;     ///< of the step, 0 to 1
   std::vector<LaneShare> lanes;
+  std::optional<Forecast> forecast;  ///< of a step like this one, before the run
   std::optional<double> valid_loss;
   Bytes cpu_bytes = 0;
   Bytes cpu_limit = 0;  ///< 0 = no limit

@@ -31,11 +31,6 @@ std::string norm(double value) {
   return plain ? fmt::format("{:.2f}", value) : fmt::format("{:.1e}", value);
 }
 
-std::string seconds(double value) {
-  const int digits = value >= 10 ? 1 : value >= 1 ? 2 : 3;
-  return fmt::format("{:.{}f} s", value, digits);
-}
-
 std::string rate(std::int64_t tokens, double in_seconds) {
   const double per_second = static_cast<double>(tokens) / in_seconds;
   return (per_second < 9.95 ? fmt::format("{:.1f}", per_second)
@@ -109,6 +104,11 @@ std::string eta_part(const StepRecord& record) {
 
 }  // namespace
 
+std::string format_seconds(double value) {
+  const int digits = value >= 10 ? 1 : value >= 1 ? 2 : 3;
+  return fmt::format("{:.{}f} s", value, digits);
+}
+
 std::string step_line(const StepRecord& record) {
   std::string line = fmt::format("step {}", record.step);
   if (record.steps > 0) line += fmt::format("/{}", record.steps);
@@ -122,7 +122,7 @@ std::string step_line(const StepRecord& record) {
   if (record.skipped) add("skipped");
   if (record.delayed) add("delayed");
   add(fmt::format("lr {:.1e}", record.lr));
-  add(seconds(record.seconds));
+  add(format_seconds(record.seconds));
   if (record.seconds > 0) add(rate(record.tokens, record.seconds));
   if (record.mfu) add(fmt::format("mfu {:.0f}%", 100 * *record.mfu));
   add(memory(record.cpu_bytes, record.cpu_limit));

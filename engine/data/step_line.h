@@ -17,6 +17,9 @@ namespace sluice::data {
 /// update is one step late `delayed`.
 std::string step_line(const StepRecord& record);
 
+/// "58.3 s", "1.42 s", "0.058 s"
+std::string format_seconds(double value);
+
 /// How far the run is, in at most `columns` characters, for a line that is rewritten in place:
 /// [=====>              ] 120/1000 | eta 14h12m | bound nvme-write 92% | loss 2.1834
 std::string progress_line(const StepRecord& record, std::size_t columns);

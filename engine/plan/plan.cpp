@@ -37,6 +37,7 @@ Forecast forecast(Candidate& candidate, const prefetch::CostModel& cost) {
   const auto step = candidate.chooser->trials().look(candidate.choice.slots);
   if (!step) return forecast;
   forecast.step_s = step->seconds;
+  forecast.busy = step->busy;
   const auto busiest = std::max_element(step->busy.begin(), step->busy.end());
   forecast.bound = plan.lanes[static_cast<std::size_t>(busiest - step->busy.begin())].name;
   forecast.bound_share = step->seconds > 0 ? std::min(1.0, *busiest / step->seconds) : 0;
@@ -107,12 +108,11 @@ Bytes moved(const prefetch::Program& program, schedule::LaneKind lane) {
   return static_cast<Bytes>(bytes);
 }
 
-std::optional<double> step_seconds(const Plan& plan, const prefetch::CostModel& cost) {
+std::optional<prefetch::SteadyStep> steady_step(const Plan& plan, const prefetch::CostModel& cost) {
   Slots slots;
   for (const prefetch::Pool& pool : plan.catalog.pools) slots.push_back(pool.slots);
   Budget budget(kPlanningWork - std::min(plan.work, kPlanningWork));
-  const auto step = Trials(plan, cost, budget, 0).look(slots);
-  return step ? std::optional(step->seconds) : std::nullopt;
+  return Trials(plan, cost, budget, 0).look(slots);
 }
 
 }  // namespace sluice::plan

@@ -24,6 +24,7 @@
 #include "engine/schedule/setup.h"
 #include "prefetch/cost_model.h"
 #include "prefetch/program.h"
+#include "prefetch/simulate.h"
 
 namespace sluice::plan {
 
@@ -93,6 +94,7 @@ struct Forecast {
   Hiding hiding{};
   bool has_all = false;               ///< with more memory the plan would be the same
   std::optional<double> checked_s{};  ///< of a run that checks
+  std::vector<double> busy{};         ///< per lane, of seconds(); empty: too long to simulate
 
   double seconds() const { return checked_s.value_or(step_s); }
 };
@@ -138,9 +140,8 @@ Prospects prospects(const Plan& plan, const schedule::Setup& asked, std::int64_t
 /// Bytes that a program moves on a lane, when it skips nothing.
 Bytes moved(const prefetch::Program& program, schedule::LaneKind lane);
 
-/// Seconds of the plan's steady step on other costs. nullopt: the step is too long for one more
-/// look.
-std::optional<double> step_seconds(const Plan& plan, const prefetch::CostModel& cost);
+/// The plan's steady step on other costs. nullopt: the step is too long for one more look.
+std::optional<prefetch::SteadyStep> steady_step(const Plan& plan, const prefetch::CostModel& cost);
 
 /// For people: per tier the minimum and what is planned, the slots of each pool, the simulated
 /// step, and when it has worn out drives of an `endurance`.

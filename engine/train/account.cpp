@@ -32,6 +32,16 @@ std::vector<data::LaneShare> Account::overall(const std::vector<LaneTime>& from,
   return shares(from, to, &LaneTime::ended, std::nullopt);
 }
 
+std::optional<data::Forecast> Account::expected(const plan::Forecast& forecast) const {
+  const double seconds = forecast.seconds();
+  if (forecast.busy.empty() || seconds <= 0) return std::nullopt;
+  data::Forecast told{seconds, {}};
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    told.lanes.push_back({lanes_[lane], std::min(1.0, forecast.busy[lane] / seconds), {}});
+  }
+  return told;
+}
+
 std::vector<data::LaneShare> Account::shares(const std::vector<LaneTime>& from,
                                              const std::vector<LaneTime>& to, Idle idle,
                                              std::optional<Nanos> passed) const {

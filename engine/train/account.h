@@ -1,5 +1,5 @@
-/// The time of the lanes, as the driver counts it, with names and as shares: for records and
-/// people.
+/// The time of the lanes, as the driver counts it and as the plan expects it, with names and as
+/// shares: for records and people.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "engine/data/lane_share.h"
+#include "engine/data/metrics.h"
 #include "engine/executor/lane_time.h"
+#include "engine/plan/plan.h"
 
 namespace sluice::train {
 
@@ -23,6 +25,8 @@ class Account {
   /// Of a stretch of many steps, each wait under what ended it.
   std::vector<data::LaneShare> overall(const std::vector<executor::LaneTime>& from,
                                        const std::vector<executor::LaneTime>& to) const;
+  /// nullopt: the step was too long to simulate.
+  std::optional<data::Forecast> expected(const plan::Forecast& forecast) const;
 
  private:
   using Idle = std::vector<Nanos> executor::LaneTime::*;

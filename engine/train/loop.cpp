@@ -15,6 +15,7 @@
 #include "engine/memory/resident.h"
 #include "engine/train/account.h"
 #include "engine/train/assembly.h"
+#include "engine/train/pace.h"
 #include "engine/train/profile.h"
 #include "gpu/device.h"
 
@@ -74,8 +75,7 @@ class Session::Loop {
       // One that is saved is whole: going on from it does not come back to it.
       if (evaluates(step) && (!stopping() || saves_when_stopped())) {
         if (s_.job_.eval.drain || done_ == last_step_) drain();
-        await_room();
-        a_.driver->append(s_.plan_.programs.evaluation, Tag{Tag::Kind::kEvaluation, step}.pack());
+        append_between(s_.plan_.programs.evaluation, {Tag::Kind::kEvaluation, step});
       }
       if (checkpoint_due()) checkpoint();
     }
@@ -100,8 +100,7 @@ class Session::Loop {
   /// What the last step left is applied by itself, if it left something.
   void drain() {
     if (!waiting_) return;
-    await_room();
-    a_.driver->append(s_.plan_.programs.delayed.drain, Tag{Tag::Kind::kDrain, done_}.pack());
+    append_between(s_.plan_.programs.delayed.drain, {Tag::Kind::kDrain, done_});
     waiting_ = false;
   }
 
@@ -119,11 +118,9 @@ class Session::Loop {
   void checkpoint() {
     asked_at_ = now_ns();
     asked_for_ = done_;
-    await_room();
     const plan::Programs& programs = s_.plan_.programs;
     const auto kind = waiting_ ? Tag::Kind::kPendingCheckpoint : Tag::Kind::kCheckpoint;
-    a_.driver->append(waiting_ ? programs.delayed.checkpoint : programs.checkpoint,
-                      Tag{kind, done_}.pack());
+    append_between(waiting_ ? programs.delayed.checkpoint : programs.checkpoint, {kind, done_});
   }
 
   bool stopping() const { return s_.job_.stop != nullptr && *s_.job_.stop > 0; }
@@ -152,6 +149,13 @@ class Session::Loop {
     return true;
   }
 
+  /// What is no step, beside the steps that are under way and the next one.
+  void append_between(std::shared_ptr<const prefetch::Program> program, Tag tag) {
+    await_room();
+    a_.driver->append(std::move(program), tag.pack());
+    disturbed_ = done_;
+  }
+
   /// Tells of each program as soon as it has run, not only when all have.
   void settle(std::size_t in_flight) {
     for (std::size_t left = kMostInFlight; left-- > in_flight;) {
@@ -163,6 +167,7 @@ class Session::Loop {
     const Tag tag = Tag::unpack(finished.tag);
     a_.ledger.set_peaks(s_.plan_.catalog.pools, s_.plan_.catalog.tags, finished.peak_slots);
     profile(finished, tag);
+    if (tag.kind != Tag::Kind::kStep) disturbed_ = done_;
     switch (tag.kind) {
       case Tag::Kind::kInit:
         a_.host.begun();
@@ -197,7 +202,9 @@ class Session::Loop {
     record.clip = result.clip;
     if (s_.job_.compute == DType::kF16) record.loss_scale = result.loss_scale;
     record.skipped = result.skipped;
-    record.delayed = begun_.extract(step).mapped().delayed;
+    const Begun begun = begun_.extract(step).mapped();
+    record.delayed = begun.delayed;
+    if (begun.program == s_.plan_.programs.step) record.forecast = forecast_;
     record.tokens = s_.setup_.tokens_per_step();
     record.targets = result.targets;
     record.flops = step_flops_;
@@ -225,6 +232,12 @@ class Session::Loop {
     if (finished_steps_ <= kUnusualSteps) usual_from_ = finished.lanes;
     pending_ = record;
     if (!evaluates(step)) report();
+    const bool steady = finished_steps_ > kUnusualSteps && step > disturbed_ && !record.skipped;
+    if (steady && begun.program == s_.plan_.programs.step) judge(record);
+  }
+
+  void judge(const data::StepRecord& record) {
+    for (const std::string& found : pace_.add(record)) log::warning(found);
   }
 
   /// Keeps the spans of what the profile is about, and writes it when its last program has run.
@@ -256,10 +269,15 @@ class Session::Loop {
 
   void save() {
     drain();
-    await_room();
-    a_.driver->append(s_.plan_.programs.final, Tag{Tag::Kind::kFinal, done_}.pack());
+    append_between(s_.plan_.programs.final, {Tag::Kind::kFinal, done_});
     settle(0);
     a_.writer->finish();
+  }
+
+  /// The simulated step is an overlapped one.
+  std::optional<data::Forecast> forecast() const {
+    if (s_.job_.execution == Execution::kSerial) return std::nullopt;
+    return account_.expected(s_.plan_.forecast);
   }
 
   /// A step that is under way.
@@ -272,6 +290,7 @@ class Session::Loop {
   Assembly& a_;
   const std::int64_t last_step_ = s_.last_step();
   const Account account_{s_.plan_.lanes, s_.plan_.catalog.pools};
+  const std::optional<data::Forecast> forecast_ = forecast();  // of programs.step
   const double step_flops_ = s_.setup_.step_flops();
   const double peak_flops_ = size_of(s_.setup_.compute) == 2 ? gpu::device().peak_flops : 0;
   std::optional<Profile> profile_;
@@ -281,11 +300,13 @@ class Session::Loop {
   Nanos asked_at_ = now_ns();                // when that was
   bool waiting_ = s_.setup_.begins_pending;  // a gradient, for its update
   std::map<std::int64_t, Begun> begun_;      // by step
+  std::int64_t disturbed_ = -1;              // the last step with another program beside it
   std::int64_t finished_steps_ = 0;          // of this process
   executor::Finished last_{};
   std::vector<executor::LaneTime> usual_from_;  // the end of the last step that is not usual
   std::optional<data::StepRecord> pending_;
   data::MeanSeconds mean_;
+  Pace pace_;
   Bytes read_ = 0;
   Bytes written_ = 0;
 };

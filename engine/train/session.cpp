@@ -282,10 +282,10 @@ Session::~Session() = default;
 /// Where the run file leaves it open: whether the processors have time to check what the drives
 /// carry. The plan is the same either way.
 void Session::choose_verify(const plan::Rates& rates) {
-  const auto checked = plan::step_seconds(plan_, plan::cost_model(rates, schedule::make_lanes()));
+  const auto checked = plan::steady_step(plan_, plan::cost_model(rates, schedule::make_lanes()));
   const double step = plan_.forecast.step_s;
   const bool known = checked && step > 0;
-  const double cost = known ? *checked / step - 1 : 0;
+  const double cost = known ? checked->seconds / step - 1 : 0;
   nvme::Verify& verify = job_.aio.verify;
   if (verify == nvme::Verify::kAuto) {
     verify = cost <= kMostOfAStep ? nvme::Verify::kTrue : nvme::Verify::kFalse;
@@ -296,7 +296,9 @@ void Session::choose_verify(const plan::Rates& rates) {
     checks_ += fmt::format(", XXH3 at {:.1f} GB/s of a core", rates.checks / 1e9);
   }
   if (known) checks_ += fmt::format(", {:.1f}% of the simulated step", 100 * cost);
-  if (known && checks) plan_.forecast.checked_s = checked;
+  if (!known || !checks) return;
+  plan_.forecast.checked_s = checked->seconds;
+  plan_.forecast.busy = checked->busy;
 }
 
 /// What would be refused when the files are made, found before there is anything to remove.

@@ -3,8 +3,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <tuple>
+#include <utility>
 
 #include "tests/app/records.h"
 
@@ -110,6 +114,35 @@ TEST_F(Metrics, TheSharesOfEachLaneAddUpToOne) {
     const std::string bound = record.at("bound").get<std::string>();
     EXPECT_EQ(record.at("lanes").at(bound).at("busy").get<double>(), most);
     EXPECT_NEAR(record.at("bound_share").get<double>(), most, 1e-4);
+  }
+}
+
+/// "simulated step: 0.00123 s, bound nvme-write 87%": three digits, and whole percents.
+TEST_F(Metrics, TheForecastIsThatOfThePlan) {
+  const Records records = run("r", "train.steps=4 aio.verify=false");
+  const nlohmann::json& forecast = records.front().at("forecast");
+  const double seconds = forecast.at("seconds").get<double>();
+  std::string busiest;
+  double most = -1;
+  for (const auto& [lane, shares] : forecast.at("lanes").items()) {
+    const double busy = shares.at("busy").get<double>();
+    EXPECT_THAT(busy, AllOf(Ge(0.0), Le(1.0))) << lane;
+    EXPECT_TRUE(records.front().at("lanes").contains(lane));
+    if (busy > most) std::tie(busiest, most) = std::pair(lane, busy);
+  }
+  const std::string plan = text_of("runs/r/train.log");
+  const std::string line = plan.substr(plan.find("simulated step: "));
+  double told_s = 0, told_share = 0;
+  std::array<char, 16> bound{};
+  ASSERT_EQ(std::sscanf(line.c_str(), "simulated step: %lf s, bound %15s %lf%%", &told_s,
+                        bound.data(), &told_share),
+            3);
+  EXPECT_NEAR(seconds, told_s, told_s * 0.006);
+  EXPECT_EQ(busiest, bound.data());
+  EXPECT_NEAR(most * 100, told_share, 0.51);
+  for (const auto& record : records) EXPECT_EQ(record.at("forecast"), forecast);
+  for (const auto& record : run("serial", "train.steps=2 execution=serial")) {
+    EXPECT_FALSE(record.contains("forecast"));
   }
 }
 

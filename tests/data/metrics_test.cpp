@@ -60,7 +60,7 @@ TEST(MetricsJson, HasEveryFieldAndOneLine) {
       R"("targets":1500,"clip":1.0,"skipped":true,"flops":1e+18,"bound":"nvme-write","bound_share":0.92,)"
       R"("cpu_bytes":52613349376,"gpu_bytes":0,"nvme_read_bytes":123456789012,)"
       R"("nvme_write_bytes":0,"nvme_write_total":0,"mfu":0.4321,"largest_gnorm":0.5,"delayed":true,"loss_scale":2048,"valid_loss":2.25})");
-  for (const char* absent : {"valid_loss", "loss_scale", "mfu", "delayed"}) {
+  for (const char* absent : {"valid_loss", "loss_scale", "mfu", "delayed", "forecast"}) {
     EXPECT_FALSE(nlohmann::json::parse(to_json(record(1))).contains(absent));
   }
 }
@@ -71,6 +71,7 @@ TEST(MetricsJson, HasTheTimeOfEachLaneAndAtTheLastStepTheMemory) {
                 {"data", 1, {}}};
   last.memory = {
       {"gpu", "parameters", 100, 60}, {"gpu", "gradients", 50, 50}, {"cpu", "state", 7, 7}};
+  last.forecast = Forecast{0.75, {{"compute", 2.0 / 3, {}}, {"data", 0, {}}}};
   last.resident_peak = 1000;
   last.nvme = "threads";
   const auto json = nlohmann::json::parse(to_json(last));
@@ -80,6 +81,8 @@ TEST(MetricsJson, HasTheTimeOfEachLaneAndAtTheLastStepTheMemory) {
       json["memory"].dump(),
       R"({"cpu":{"state":{"peak":7,"reserved":7}},)"
       R"("gpu":{"gradients":{"peak":50,"reserved":50},"parameters":{"peak":60,"reserved":100}}})");
+  EXPECT_EQ(json["forecast"].dump(),
+            R"({"lanes":{"compute":{"busy":0.6667},"data":{"busy":0.0}},"seconds":0.75})");
   EXPECT_EQ(json["resident_peak"], 1000);
   EXPECT_EQ(json["nvme"], "threads");
   EXPECT_FALSE(nlohmann::json::parse(to_json(record(1))).contains("memory"));
