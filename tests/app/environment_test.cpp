@@ -65,6 +65,18 @@ TEST_F(EnvironmentTest, TheDoctorLooksAtTheMachineAndAtTheFoldersOfTheRunFile) {
   EXPECT_THAT(missing.said, testing::HasSubstr("missing"));
 }
 
+TEST_F(EnvironmentTest, ARunInBf16SaysWhereItsProductsAreEmulated) {
+  constexpr const char* kNoBf16 = "ONEDNN_MAX_CPU_ISA=SSE41 $sluice train run.yaml ";
+  for (const char* how : {"precision.compute=bf16 --dry-run", "precision.compute=bf16"}) {
+    const Ending ending = shell(kNoBf16 + std::string(how));
+    EXPECT_EQ(ending.code, 0) << ending.said;
+    EXPECT_THAT(ending.said, testing::HasSubstr("warning: bf16: ")) << how;
+  }
+  EXPECT_THAT(text_of("runs/run/train.log"), testing::HasSubstr("bf16: "));
+  EXPECT_THAT(shell(kNoBf16 + std::string("--dry-run")).said,
+              testing::Not(testing::HasSubstr("bf16: ")));
+}
+
 TEST_F(EnvironmentTest, ARefusalOfTheMachineNamesTheDoctor) {
   const Ending ending = train("tiers.cpu.limit=900TiB");
   EXPECT_EQ(ending.code, 3);
