@@ -43,8 +43,7 @@ TEST_F(Machine, ProcessorsAreLessWhereACgroupAllowsPartOfThem) {
   const Finding f = processors(tree_.path());
   EXPECT_EQ(f.verdict, Verdict::kLess);
   EXPECT_THAT(f.found, HasSubstr("of which the cgroup /jobs allows 0.5"));
-  EXPECT_THAT(f.fix,
-              AllOf(HasSubstr("raise cpu.max"), HasSubstr("cpu_adam.threads are 1:")));
+  EXPECT_THAT(f.fix, AllOf(HasSubstr("raise cpu.max"), HasSubstr("cpu_adam.threads are 1:")));
 }
 
 TEST_F(Machine, AQuotaOfVersion1IsCalledByTheNameOfItsFile) {
