@@ -56,7 +56,7 @@ constexpr const char* kRun = R"(
 version: 1
 data: {train: "docs/*.md", seq_len: 16}
 train: {steps: 0, train_micro_batch_size_per_gpu: 1, gradient_accumulation_steps: 1}
-tiers: {gpu: {limit: 1GiB, unified: false}, cpu: {limit: 16GiB}}
+tiers: {gpu: {limit: 1GiB, unified: false}, cpu: {limit: 14GiB}}
 )";
 
 train::Job job_of(const std::vector<std::string>& overrides, const std::string& folder) {
