@@ -17,6 +17,10 @@
 namespace sluice::cpu_adam {
 namespace {
 
+unsigned machine_cores() {
+  return static_cast<unsigned>(std::max(1, tbb::info::default_concurrency()));
+}
+
 class ThreadNames : public tbb::task_scheduler_observer {
  public:
   explicit ThreadNames(tbb::task_arena& arena) : tbb::task_scheduler_observer(arena) {
@@ -33,7 +37,7 @@ class ThreadNames : public tbb::task_scheduler_observer {
 struct Arena::Parts {
   // oneTBB keeps to the cores of the machine unless it is told otherwise.
   explicit Parts(unsigned threads)
-      : limit(tbb::global_control::max_allowed_parallelism, std::max(threads, core_count())),
+      : limit(tbb::global_control::max_allowed_parallelism, std::max(threads, machine_cores())),
         arena(static_cast<int>(threads)),
         names(arena) {}
 
@@ -52,10 +56,6 @@ void Arena::run(RangeJob& job, std::size_t count, std::size_t at_least) const {
     tbb::parallel_for(Range(0, count, at_least),
                       [&job](const Range& range) { job.run(range.begin(), range.end()); });
   });
-}
-
-unsigned core_count() {
-  return static_cast<unsigned>(std::max(1, tbb::info::default_concurrency()));
 }
 
 }  // namespace sluice::cpu_adam

@@ -33,7 +33,4 @@ class Arena {
   std::unique_ptr<Parts> parts_;
 };
 
-/// How many cores this process may use.
-unsigned core_count();
-
 }  // namespace sluice::cpu_adam

@@ -9,6 +9,7 @@
 #include "cpu_adam/arguments.h"
 #include "cpu_adam/store_probe.h"
 #include "cpu_adam/workers.h"
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 

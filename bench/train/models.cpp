@@ -4,10 +4,12 @@
 ///
 /// Makes a Llama of 0.84 billion parameters in FOLDER (1.7 GB of bf16), loads it and saves it again
 /// as a run of no steps does: with the state in host memory (12 GiB of it) and on the drive. The
-/// page cache holds none of the model before. fio takes turns with that: it reads a file that is
+/// page cache holds none of the model before. Then one of 1.3 billion, drawn from a seed, whose
+/// state begins on the drive. fio takes turns with that: it reads a file that is
 /// there, and writes a new one of the model's size, synced, as both of ours write new files; what
 /// it moves goes around the cache. Loading is the program of first values; saving goes from the
-/// first op of the final program to the folder's name, all of it synced.
+/// first op of the final program to the folder's name, all of it synced. Drawing is the program of
+/// first values too.
 ///
 /// A share is the time that fio's rates leave for what has to move, by that which was taken: of
 /// reading and writing whichever takes longer.
@@ -39,16 +41,22 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kModel =
-    "{model_type: llama, vocab_size: 32000, hidden_size: 2048, num_hidden_layers: 14, "
-    "num_attention_heads: 16, num_key_value_heads: 16, intermediate_size: 5504, "
-    "max_position_embeddings: 2048, tie_word_embeddings: false}";
+constexpr int kLayers = 14;       // of the model that comes from files
+constexpr int kDrawnLayers = 24;  // of configs/llama_1b_cpu.yaml
+
+std::string llama(int layers) {
+  return fmt::format(
+      "model.config={{model_type: llama, vocab_size: 32000, hidden_size: 2048, "
+      "num_hidden_layers: {}, num_attention_heads: 16, num_key_value_heads: 16, "
+      "intermediate_size: 5504, max_position_embeddings: 2048, tie_word_embeddings: false}}",
+      layers);
+}
 
 constexpr const char* kRun = R"(
 version: 1
 data: {train: "docs/*.md", seq_len: 16}
 train: {steps: 0, train_micro_batch_size_per_gpu: 1, gradient_accumulation_steps: 1}
-tiers: {gpu: {limit: 1GiB, unified: false}, cpu: {limit: 16GiB}}
+tiers: {gpu: {limit: 1GiB, unified: false}, cpu: {limit: 14GiB}}
 )";
 
 train::Job job_of(const std::vector<std::string>& overrides, const std::string& folder) {
@@ -59,7 +67,7 @@ train::Job job_of(const std::vector<std::string>& overrides, const std::string& 
 
 void make_model(const std::string& folder) {
   if (std::filesystem::exists(folder)) return;
-  const train::Job job = job_of({fmt::format("model.config={}", kModel)}, folder);
+  const train::Job job = job_of({llama(kLayers)}, folder);
   const shape::Model model = shape::make_model(job.decoder);
   checkpoint::Writer writer(model, DType::kBf16, folder, 1_GiB);
   for (std::size_t s = 0; s < model.segments.size(); ++s) {
@@ -90,16 +98,14 @@ double published_at(const std::string& folder) {
 }
 
 struct Took {
-  double load_s = 0, save_s = 0;
+  double load_s = 0;  ///< of the program of first values
+  double save_s = 0;
   double drained_s = 0;  ///< of save_s, to the end of the program; the rest is syncing
 };
 
-Took load_and_save(const std::string& model, const std::string& folder, const std::string& home) {
-  leave_the_page_cache(model);
-  train::Job job =
-      job_of({"model.path=" + model, "zero_optimization.offload_optimizer.device=" + home,
-              "aio.verify=false"},
-             folder);
+Took begin_and_end(const std::string& model, const std::string& folder, const std::string& home) {
+  train::Job job = job_of(
+      {model, "zero_optimization.offload_optimizer.device=" + home, "aio.verify=false"}, folder);
   Trace trace(std::size_t{1} << 16);
   job.hooks.trace = &trace;
   train::Session(job).run();
@@ -141,45 +147,63 @@ struct Row {
     seconds.push_back(took_s);
     shares.push_back(std::max(read_s, write_s) / took_s);
   }
-  void print() const {
+  void print(const char* of) const {
     const auto [low, high] = std::minmax_element(shares.begin(), shares.end());
     fmt::print(
-        "{:<22} {:6.2f} s for {:5.2f} GB read, {:5.2f} GB written; bound by {}, {:.2f} of "
+        "{:<4}, {:<18} {:6.2f} s for {:5.2f} GB read, {:5.2f} GB written; bound by {}, {:.2f} of "
         "fio's rate ({:.2f} to {:.2f})\n",
-        name, median(seconds), read_bytes / 1e9, written_bytes / 1e9, bound, median(shares), *low,
-        *high);
+        name, of, median(seconds), read_bytes / 1e9, written_bytes / 1e9, bound, median(shares),
+        *low, *high);
   }
 };
 
+/// A run of no steps: its model, where the state is, and what its beginning and its end move.
+struct Case {
+  const char* name;
+  std::string model, home;
+  Row begin, end;
+};
+
+Case case_of(const char* name, const std::string& model, const std::string& home) {
+  const double elems =
+      static_cast<double>(shape::make_model(job_of({model}, "none").decoder).parameters());
+  const double weights = 2 * elems, state = home == "nvme" ? 12 * elems : 0;
+  const bool drawn = model == llama(kDrawnLayers);
+  return {name,
+          model,
+          home,
+          {drawn ? "draw" : "load", drawn ? 0 : weights, state, {}, {}, {}},
+          {"save", state, weights, {}, {}, {}}};
+}
+
 void compare(const std::string& folder, int rounds) {
-  const std::string model = folder + "/model";
-  make_model(model);
-  const double elems = static_cast<double>(
-      shape::make_model(job_of({"model.path=" + model}, folder).decoder).parameters());
-  const double weights = 2 * elems, state = 12 * elems;
-  std::vector<Row> rows = {{"load, state cpu", weights, 0, {}, {}, {}},
-                           {"save, state cpu", 0, weights, {}, {}, {}},
-                           {"load, state nvme", weights, state, {}, {}, {}},
-                           {"save, state nvme", state, weights, {}, {}, {}}};
+  make_model(folder + "/model");
+  const std::string stored = "model.path=" + folder + "/model";
+  std::vector<Case> cases = {case_of("state cpu", stored, "cpu"),
+                             case_of("state nvme", stored, "nvme"),
+                             case_of("drawn, state nvme", llama(kDrawnLayers), "nvme")};
   std::vector<double> reads, writes;
   for (int round = 0; round < rounds; ++round) {
-    for (const bool nvme : {false, true}) {
-      const Rates fio = rates_of_fio(folder, weights);
+    for (Case& c : cases) {
+      const Rates fio = rates_of_fio(folder, std::max(c.begin.written_bytes, c.end.written_bytes));
       reads.push_back(fio.read);
       writes.push_back(fio.write);
-      const Took took = load_and_save(model, folder + "/run", nvme ? "nvme" : "cpu");
-      rows[nvme ? 2 : 0].add(took.load_s, fio.read, fio.write);
-      rows[nvme ? 3 : 1].add(took.save_s, fio.read, fio.write);
+      leave_the_page_cache(folder + "/model");
+      const Took took = begin_and_end(c.model, folder + "/run", c.home);
+      c.begin.add(took.load_s, fio.read, fio.write);
+      c.end.add(took.save_s, fio.read, fio.write);
       fmt::print(
-          "# {}: load {:.2f} s, save {:.2f} s, of which {:.2f} s to the last chunk; fio "
+          "# {}: {} {:.2f} s, save {:.2f} s, of which {:.2f} s to the last chunk; fio "
           "{:.2f} and {:.2f} GB/s\n",
-          nvme ? "nvme" : "cpu", took.load_s, took.save_s, took.drained_s, fio.read / 1e9,
+          c.name, c.begin.name, took.load_s, took.save_s, took.drained_s, fio.read / 1e9,
           fio.write / 1e9);
     }
   }
   fmt::print("fio: {:.2f} GB/s read, {:.2f} GB/s written (medians of {})\n", median(reads) / 1e9,
              median(writes) / 1e9, reads.size());
-  for (const Row& row : rows) row.print();
+  for (const Case& c : cases) {
+    for (const Row* row : {&c.begin, &c.end}) row->print(c.name);
+  }
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "bench/median.h"
 #include "bench/train/harness.h"
 #include "engine/app/job_of.h"
+#include "engine/base/cores.h"
 #include "engine/config/load.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/rates.h"
@@ -285,7 +286,7 @@ void measure() {
   // One op after the other, without sleep: what a core does for each lane.
   plan::Rates rates = run(job, Update::kEnd, train::Execution::kSerial).rates;
   rates.compute.clear();
-  rates.cpu_cores = rates.copy_cores = 1.0 / std::max(1U, std::thread::hardware_concurrency());
+  rates.cpu_cores = rates.copy_cores = 1.0 / core_count();
 
   const schedule::Setup setup = train::read_inputs(job).setup;
   const auto step = schedule::step_program(setup, schedule::make_catalog(setup));

@@ -8,13 +8,13 @@
 #include <optional>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "cpu_adam/workers.h"
 #include "engine/app/commands.h"
 #include "engine/app/resume.h"
 #include "engine/base/clock.h"
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/checkpoint/checkpoints.h"
@@ -41,7 +41,7 @@ class Threads {
   }
 
  private:
-  cpu_adam::Workers workers_{std::max(1U, std::thread::hardware_concurrency())};
+  cpu_adam::Workers workers_{core_count()};
 };
 
 /// Of the folder of a run; nullopt: it is none.

@@ -53,7 +53,8 @@ std::vector<Finding> folders_of(const config::Config& config) {
 
 int doctor(const std::string& file, const std::vector<std::string>& overrides) {
   std::vector<Finding> findings = {doctor::processors()};
-  add(findings, doctor::instructions());
+  const tensor::CodePaths paths = tensor::code_paths();
+  add(findings, {doctor::optimizer(), doctor::bf16(paths.instructions, paths.onednn)});
   add(findings, {doctor::memory(), doctor::huge_pages(), doctor::locked_memory()});
   add(findings, doctor::file_limits());
   add(findings, doctor::engines());

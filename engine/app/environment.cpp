@@ -6,9 +6,9 @@
 
 #include <csignal>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "cpu_adam/isa.h"
+#include "engine/base/cores.h"
 #include "engine/base/machine.h"
 #include "engine/tensor/process.h"
 #include "gpu/device.h"
@@ -42,7 +42,9 @@ std::string describe_machine(int compute_threads, cpu_adam::Isa isa) {
   nlohmann::ordered_json json;
   json["sluice"] = SLUICE_VERSION;
   json["cpu"] = cpu_model().value_or("unknown");
-  json["cores"] = std::thread::hardware_concurrency();
+  const Cores processors = cores();
+  json["cores"] = processors.usable;
+  if (processors.quota) json["cpu_quota"] = processors.quota->cores;
   json["memory_bytes"] =
       static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
   json["kernel"] = std::string(kernel.sysname) + " " + kernel.release;

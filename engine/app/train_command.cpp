@@ -21,7 +21,10 @@
 #include "engine/checkpoint/state_reader.h"
 #include "engine/config/load.h"
 #include "engine/data/bigram.h"
+#include "engine/doctor/machine.h"
+#include "engine/tensor/process.h"
 #include "engine/train/session.h"
+#include "gpu/device.h"
 
 namespace sluice::app {
 namespace {
@@ -91,6 +94,20 @@ std::string how_to_go_on(const Command& command, const std::string& last) {
 bool take_trigger(const std::filesystem::path& file) {
   std::error_code none;
   return std::filesystem::remove(file, none);
+}
+
+/// What makes the run slower than this machine's processors could.
+void warn_of_processors(DType compute) {
+  std::vector<doctor::Finding> findings = {doctor::processors()};
+  if (compute == DType::kBf16 && gpu::device().backend == gpu::Backend::kHost) {
+    const tensor::CodePaths paths = tensor::code_paths();
+    findings.push_back(doctor::bf16(paths.instructions, paths.onednn));
+  }
+  for (const doctor::Finding& f : findings) {
+    if (f.verdict != doctor::Verdict::kOk) {
+      log::warning(fmt::format("{}: {}; {}", f.subject, f.found, f.fix));
+    }
+  }
 }
 
 /// Runs in its own folder; an error also says what is saved: `last`, which changes meanwhile.
@@ -166,6 +183,7 @@ std::optional<int> run_from(Start& start, const Command& command,
   train::Session session(job);
   compare_settings(saved, session.settings(), command.flags.change);
   if (command.flags.dry_run) {
+    warn_of_processors(job.compute);
     fmt::print("{}\n", session.report());
     return 0;
   }
@@ -183,6 +201,7 @@ std::optional<int> run_from(Start& start, const Command& command,
                     "lines between are missing",
                     folder, told.metrics->last_step(), done));
   }
+  warn_of_processors(job.compute);
   log::info(session.report());
   const std::optional<double> bigram = bigram_baseline(session);
   const train::Outcome outcome = run_session(session, command, told.saved);

@@ -14,8 +14,8 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
-#include <thread>
 
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/file_kind.h"
 #include "engine/base/machine.h"
@@ -136,7 +136,7 @@ void add_notes(Place& place) {
 MachineContext machine_context() {
   return {.date = fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr))),
           .cpu = cpu_model().value_or("not known"),
-          .cores = std::thread::hardware_concurrency(),
+          .cores = cores().usable,
           .kernel = kernel_release()};
 }
 

@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "cpu_adam/arena.h"
 #include "cpu_adam/isa.h"
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/host_memory.h"
 #include "engine/base/log.h"
@@ -75,7 +75,7 @@ DType type_of(const std::string& text) {
 }
 
 std::vector<unsigned> numbers_of_threads() {
-  const unsigned cores = cpu_adam::core_count();
+  const unsigned cores = core_count();
   std::vector<unsigned> numbers = {1};
   if (cores >= 4) numbers.push_back(cores / 2);
   if (cores > 1) numbers.push_back(cores);

@@ -218,7 +218,9 @@ std::vector<Field> machine_fields() {
           "its logits where there is room, with every_layer it makes them twice",
           &C::zero_optimization, &schedule::Options::recompute),
       key("cpu_adam.threads", or_auto(integer<unsigned>(1, cpu_adam::kMaxThreads)),
-          "Threads of the optimizer. auto takes one per core", &C::cpu_adam, &P::threads),
+          "Threads of the optimizer. auto takes one per core of the affinity mask, or of the "
+          "cgroup's quota",
+          &C::cpu_adam, &P::threads),
       key("cpu_adam.isa",
           choice<Isa>({{"auto", Isa::kAuto},
                        {"avx512", Isa::kAvx512},

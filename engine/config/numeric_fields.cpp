@@ -85,7 +85,7 @@ std::vector<Field> numeric_fields() {
           &S::min_lr_ratio),
       key("compute.threads", or_auto(integer<unsigned>(1, 4096)),
           "Threads of the forward and backward pass on a CPU; another number gives other bits. "
-          "auto takes one per core",
+          "auto takes one per core of the affinity mask, or of the cgroup's quota",
           &C::compute, &ComputeOptions::threads),
       key("compute.loss_chunk", or_auto(whole(1, 1 << 30)),
           "How many columns of the vocabulary the output layer takes at a time; another number "

@@ -2,20 +2,20 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cerrno>
 #include <fstream>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
-#include <thread>
 
 #include "cpu_adam/isa.h"
-#include "engine/base/cgroup.h"
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/host_memory.h"
 #include "engine/base/machine.h"
@@ -33,43 +33,21 @@ constexpr Bytes kLocked = 64_MiB;
 // Files of a model in many pieces, of the data, and of the run.
 constexpr rlim_t kOpenFiles = 1024;
 
-std::optional<double> number_in(const fs::path& path) {
-  std::ifstream file(path);
-  double value = 0;
-  if (file >> value) return value;
-  return std::nullopt;
+/// What oneDNN is asked for as its most, in capitals: the instructions that multiply bf16 are among
+/// these and what comes after them.
+constexpr std::array<std::string_view, 5> kMostWithBf16 = {"ALL", "DEFAULT", "AVX512_CORE_BF16",
+                                                           "AVX512_CORE_FP16", "AVX10"};
+
+bool allows_bf16(std::string_view most) {
+  std::string name(most);
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return name.find("AMX") != std::string::npos ||
+         std::ranges::any_of(kMostWithBf16, [&](auto each) { return name.starts_with(each); });
 }
 
-/// Cores' worth of time that a cgroup allows; nullopt: any.
-std::optional<double> quota_of(const Cgroup& group) {
-  if (group.version == 1) {
-    const auto quota = number_in(group.folder / "cpu.cfs_quota_us");
-    const auto period = number_in(group.folder / "cpu.cfs_period_us");
-    if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
-    return *quota / *period;
-  }
-  std::ifstream file(group.folder / "cpu.max");
-  double quota = 0, period = 0;
-  if (file >> quota >> period && period > 0) return quota / period;
-  return std::nullopt;
+bool is_among(std::string_view word, const std::string& words) {
+  return fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
 }
-
-unsigned allowed_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const bool known = ::sched_getaffinity(0, sizeof set, &set) == 0;
-  return known ? static_cast<unsigned>(CPU_COUNT(&set)) : std::thread::hardware_concurrency();
-}
-
-#if defined(__x86_64__)
-bool multiplies_bf16() {
-  return __builtin_cpu_supports("avx512bf16") != 0;
-}
-#else
-bool multiplies_bf16() {
-  return true;  // not known of others
-}
-#endif
 
 std::string limit_text(rlim_t limit) {
   return limit == RLIM_INFINITY ? "unlimited" : fmt::format("{}", limit);
@@ -78,44 +56,44 @@ std::string limit_text(rlim_t limit) {
 }  // namespace
 
 Finding processors(const fs::path& root) {
-  const unsigned cores = allowed_cores();
+  const Cores found = cores(root);
   Finding f{Verdict::kOk, "processor",
-            fmt::format("{}, {} core{}", cpu_model().value_or("of no name"), cores,
-                        cores == 1 ? "" : "s"),
+            fmt::format("{}, {} core{}", cpu_model().value_or("of no name"), found.usable,
+                        found.usable == 1 ? "" : "s"),
             ""};
-  const Cgroup* least = nullptr;
-  double allowed = cores;
-  const std::vector<Cgroup> groups = cgroups("cpu", root);
-  for (const Cgroup& group : groups) {
-    const auto quota = quota_of(group);
-    if (!quota || *quota >= allowed) continue;
-    least = &group;
-    allowed = *quota;
-  }
-  if (least == nullptr) return f;
+  if (!found.quota) return f;
   f.verdict = Verdict::kLess;
-  f.found += fmt::format(", of which the cgroup {} allows {:.1f}", least->name, allowed);
-  const auto whole = std::max(1U, static_cast<unsigned>(allowed));
+  f.found +=
+      fmt::format(", of which the cgroup {} allows {:.1f}", found.quota->group, found.quota->cores);
   f.fix = fmt::format(
-      "raise {} of that cgroup (docker run --cpus), or set compute.threads and "
-      "cpu_adam.threads to {}: more of them are stopped in the middle of a step",
-      least->version == 1 ? "cpu.cfs_quota_us" : "cpu.max", whole);
+      "raise {} of that cgroup (docker run --cpus); left at auto, compute.threads and "
+      "cpu_adam.threads are {}: more would be stopped in the middle of a step",
+      found.quota->file, found.threads());
   return f;
 }
 
-std::vector<Finding> instructions() {
+Finding optimizer() {
   const cpu_adam::Isa best = cpu_adam::available_isas().front();
   Finding adam{Verdict::kOk, "optimizer", std::string(cpu_adam::name_of(best)), ""};
   if (best == cpu_adam::Isa::kScalar) {
     adam.verdict = Verdict::kLess;
     adam.fix = "a processor with AVX2, AVX-512 or NEON updates several times as fast";
   }
-  Finding bf16{Verdict::kOk, "bf16", "has instructions of its own", ""};
-  if (!multiplies_bf16()) {
-    bf16 = {Verdict::kLess, "bf16", "has no instructions of its own here: products take longer",
-            "precision.compute: fp32, where there is the memory for it"};
+  return adam;
+}
+
+Finding bf16(const std::string& instructions, const std::string& most) {
+  const std::string fix = "products are emulated: precision.compute: fp32 may be faster";
+  // Of others than x86 it is not known.
+  const bool there = is_among("avx512_bf16", instructions) || is_among("amx_bf16", instructions);
+  if (is_among("sse4_1", instructions) && !there) {
+    return {Verdict::kLess, "bf16",
+            "this processor has no instructions for it (avx512_bf16, amx_bf16)", fix};
   }
-  return {adam, bf16};
+  if (allows_bf16(most)) return {Verdict::kOk, "bf16", "has instructions of its own", ""};
+  return {Verdict::kLess, "bf16",
+          fmt::format("ONEDNN_MAX_CPU_ISA is {}, which leaves out its instructions", most),
+          fix + ", unless that variable is unset"};
 }
 
 Finding memory(const fs::path& root) {

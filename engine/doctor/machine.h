@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "engine/doctor/finding.h"
@@ -17,8 +18,12 @@ namespace sluice::doctor {
 /// sys/: a test has its own.
 Finding processors(const std::filesystem::path& root = "/");
 
-/// Of the optimizer, and of products in bf16.
-std::vector<Finding> instructions();
+/// The instructions that it has.
+Finding optimizer();
+
+/// Whether products in it are the processor's own: `instructions` are what it has, in words
+/// ("avx512f avx512_bf16"), `most` what ONEDNN_MAX_CPU_ISA lets oneDNN use of them, "ALL" for any.
+Finding bf16(const std::string& instructions, const std::string& most);
 
 /// What is available, and every limit of a cgroup of this process or above it.
 Finding memory(const std::filesystem::path& root = "/");

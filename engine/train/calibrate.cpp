@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "cpu_adam/optimizer.h"
 #include "engine/base/clock.h"
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/zero/chunk.h"
@@ -152,7 +152,7 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics,
   if (setup.uses_nvme() && !timings.drives) rates.nvme_read = rates.nvme_write = kGuess;
   // Every op of a kind has one shape, so its time is all there is to know.
   for (const auto& [id, seconds] : ops) rates.compute[id] = {0, 0, seconds};
-  const double cores = std::max(1U, std::thread::hardware_concurrency());
+  const double cores = core_count();
   rates.check_cores = 1.0 / cores;
   rates.cpu_cores = std::min(1.0, optimizer.threads() / cores);
   if (gpu::device().unified) {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <thread>
 #include <utility>
 
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/data/descriptor.h"
@@ -137,8 +137,7 @@ schedule::Setup write_setup(const Job& job, bool documents) {
 
 Numerics choose_numerics(const Job& job, const schedule::Setup& setup) {
   Numerics numerics;
-  numerics.threads = static_cast<int>(
-      job.compute_threads.value_or(std::max(1U, std::thread::hardware_concurrency())));
+  numerics.threads = static_cast<int>(job.compute_threads.value_or(core_count()));
   numerics.loss_chunk = job.loss_chunk.value_or(
       shape::auto_loss_chunk(setup.model->decoder, setup.micro_batch_tokens()));
   numerics.mlp_chunk = job.mlp_chunk.value_or(

@@ -65,6 +65,25 @@ TEST_F(EnvironmentTest, TheDoctorLooksAtTheMachineAndAtTheFoldersOfTheRunFile) {
   EXPECT_THAT(missing.said, testing::HasSubstr("missing"));
 }
 
+TEST_F(EnvironmentTest, ARunTakesAThreadPerCoreThatItMayUse) {
+  rewrite("compute: {threads: 1}", "compute: {threads: auto}");
+  const nlohmann::json json = recorded("taskset -c $(taskset -cp $$ | grep -oE '[0-9]+$')");
+  EXPECT_EQ(json.at("cores"), 1);
+  EXPECT_EQ(json.at("compute_threads"), 1);
+}
+
+TEST_F(EnvironmentTest, ARunInBf16SaysWhereItsProductsAreEmulated) {
+  constexpr const char* kNoBf16 = "ONEDNN_MAX_CPU_ISA=SSE41 $sluice train run.yaml ";
+  for (const char* how : {"precision.compute=bf16 --dry-run", "precision.compute=bf16"}) {
+    const Ending ending = shell(kNoBf16 + std::string(how));
+    EXPECT_EQ(ending.code, 0) << ending.said;
+    EXPECT_THAT(ending.said, testing::HasSubstr("warning: bf16: ")) << how;
+  }
+  EXPECT_THAT(text_of("runs/run/train.log"), testing::HasSubstr("bf16: "));
+  EXPECT_THAT(shell(kNoBf16 + std::string("--dry-run")).said,
+              testing::Not(testing::HasSubstr("bf16: ")));
+}
+
 TEST_F(EnvironmentTest, ARefusalOfTheMachineNamesTheDoctor) {
   const Ending ending = train("tiers.cpu.limit=900TiB");
   EXPECT_EQ(ending.code, 3);

@@ -7,8 +7,8 @@
 #include <set>
 #include <thread>
 
-#include "cpu_adam/arena.h"
 #include "cpu_adam/kernel.h"
+#include "engine/base/cores.h"
 #include "tests/cpu_adam/oracle.h"
 #include "tests/cpu_adam/problem.h"
 #include "tests/support/errors.h"

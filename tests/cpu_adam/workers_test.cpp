@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "tests/support/errors.h"

@@ -43,21 +43,37 @@ TEST_F(Machine, ProcessorsAreLessWhereACgroupAllowsPartOfThem) {
   const Finding f = processors(tree_.path());
   EXPECT_EQ(f.verdict, Verdict::kLess);
   EXPECT_THAT(f.found, HasSubstr("of which the cgroup /jobs allows 0.5"));
-  EXPECT_THAT(f.fix, AllOf(HasSubstr("raise cpu.max"), HasSubstr("cpu_adam.threads to 1:")));
+  EXPECT_THAT(f.fix, AllOf(HasSubstr("raise cpu.max"), HasSubstr("cpu_adam.threads are 1:")));
 }
 
-TEST_F(Machine, TheSmallestQuotaCountsAlsoInVersion1) {
-  member_of("4:cpu,cpuacct:/a/b\n");
-  group("cpu/a/b/cpu.cfs_quota_us", "-1");
-  group("cpu/a/b/cpu.cfs_period_us", "100000");
-  EXPECT_EQ(processors(tree_.path()).verdict, Verdict::kOk);
+TEST_F(Machine, AQuotaOfVersion1IsCalledByTheNameOfItsFile) {
+  member_of("4:cpu,cpuacct:/a\n");
   group("cpu/a/cpu.cfs_quota_us", "25000");
   group("cpu/a/cpu.cfs_period_us", "100000");
-  group("cpu/cpu.cfs_quota_us", "75000");
-  group("cpu/cpu.cfs_period_us", "100000");
-  const Finding f = processors(tree_.path());
-  EXPECT_THAT(f.found, HasSubstr("the cgroup /a allows 0.2"));
-  EXPECT_THAT(f.fix, HasSubstr("raise cpu.cfs_quota_us"));
+  EXPECT_THAT(processors(tree_.path()).fix, HasSubstr("raise cpu.cfs_quota_us"));
+}
+
+TEST(Bf16, IsLessWhereTheProcessorHasNoInstructionsForIt) {
+  EXPECT_EQ(bf16("avx2 avx512_bf16 sse4_1", "ALL").verdict, Verdict::kOk);
+  EXPECT_EQ(bf16("amx_bf16 sse4_1", "ALL").verdict, Verdict::kOk);
+  EXPECT_EQ(bf16("neon", "ALL").verdict, Verdict::kOk) << "of others than x86 it is not known";
+  const Finding f = bf16("avx2 avx512_bf16ish avx512_f sse4_1", "ALL");
+  EXPECT_EQ(f.verdict, Verdict::kLess);
+  EXPECT_THAT(f.found, HasSubstr("no instructions for it (avx512_bf16, amx_bf16)"));
+  EXPECT_THAT(f.fix, HasSubstr("fp32 may be faster"));
+}
+
+TEST(Bf16, IsLessWhereOneDnnMayNotUseItsInstructions) {
+  const std::string has = "avx512_bf16 sse4_1";
+  for (const char* most : {"DEFAULT", "all", "AVX512_CORE_BF16", "AVX512_CORE_FP16",
+                           "AVX512_CORE_AMX", "avx10_1_512", "AVX10_1_512_AMX"}) {
+    EXPECT_EQ(bf16(has, most).verdict, Verdict::kOk) << most;
+  }
+  for (const char* most : {"SSE41", "AVX2", "avx2_vnni", "AVX512_CORE", "AVX512_CORE_VNNI"}) {
+    const Finding f = bf16(has, most);
+    EXPECT_EQ(f.verdict, Verdict::kLess) << most;
+    EXPECT_THAT(f.found, HasSubstr(std::string("ONEDNN_MAX_CPU_ISA is ") + most));
+  }
 }
 
 TEST_F(Machine, MemorySaysEveryLimitAboveUsAndWhichOneCounts) {

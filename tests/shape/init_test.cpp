@@ -104,6 +104,24 @@ TEST(InitialValues, UseAllBitsOfSeedAndElement) {
   EXPECT_NE(bits_at(11, large, 5), bits_at(11 + kTwoTo32, large, 5));
 }
 
+/// As the header says it, element by element: however many the drawing takes at a time.
+TEST(InitialValues, AreEachTheSumOfItsOwnCounter) {
+  constexpr std::uint64_t kFirst = (std::uint64_t{1} << 32) - 150;
+  const TensorSpec large = normal("a", {1 << 20, 1 << 13}, 0.02);
+  std::vector<float> out(333);
+  initial_values((std::uint64_t{5} << 32) + 7, large, kFirst, out);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint64_t element = kFirst + i;
+    const PhiloxBlock bits = philox4x32_10(
+        {static_cast<std::uint32_t>(element), static_cast<std::uint32_t>(element >> 32),
+         0x8601ec8cU, 0xaf63dc4cU},  // FNV-1a of "a"
+        {7, 5});
+    double sum = -8 * 32767.5;
+    for (const std::uint32_t word : bits) sum += (word & 0xffffU) + (word >> 16);
+    ASSERT_EQ(out[i], static_cast<float>(sum * (0.02 / 53509.91992145008))) << i;
+  }
+}
+
 TEST(InitialValues, OfNormsAreOneAndOfBiasesZero) {
   const TensorSpec gain{Role::kFinalNormGain, "model.norm.weight", {5}, Init::kOnes, 0.0};
   EXPECT_EQ(values(3, gain), std::vector<float>(5, 1.0F));

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <thread>
 
 #include "engine/base/clock.h"
+#include "engine/base/cores.h"
 #include "engine/plan/rates.h"
 #include "gpu/device.h"
 #include "nvme/speed.h"
@@ -89,7 +89,7 @@ TEST(Calibrate, TimesEverythingThatMovesOrComputesAndNothingLongerThanTheLook) {
   EXPECT_NE(rates.copy, unmeasured.copy);
   EXPECT_NE(rates.adam, unmeasured.adam);
   EXPECT_NE(rates.sums, unmeasured.sums);
-  const double core = 1.0 / std::thread::hardware_concurrency();
+  const double core = 1.0 / core_count();
   EXPECT_DOUBLE_EQ(rates.cpu_cores, core);  // one thread, as everything here
   EXPECT_DOUBLE_EQ(rates.compute_cores, gpu::device().unified ? core : 0);
   EXPECT_DOUBLE_EQ(rates.copy_cores, gpu::device().unified ? core : 0);
