@@ -11,7 +11,7 @@
 #   transformers  Hugging Face transformers for tests/reference, in .deps/transformers (pip, 6 GB with
 #              PyTorch; the product does not need it)
 #   peers      PyTorch as users have it, for bench/e2e, in .deps/peers (pip, 5 GB; the product does not need it)
-#   peers-deepspeed  DeepSpeed into the same place, for bench/e2e/vs_deepspeed; it builds its ops at their first use
+#   peers-deepspeed  DeepSpeed into the same place, with its ops, for bench/e2e/vs_deepspeed
 #   fio        what `sluice bench nvme --compare-fio` and bench/nvme/beside_fio compare with (apt)
 #
 # Debian 12 or Ubuntu 24.04, as root or with passwordless sudo; without either it prints the command
@@ -165,13 +165,19 @@ install_python() {
   trap - EXIT
 }
 
-# Its setup.py asks the PyTorch and the setuptools that are there.
+# Its setup.py asks the PyTorch and the setuptools that are there. The ops are built now: a build that is
+# interrupted leaves a lock behind, on which the next one waits for ever.
 install_deepspeed() {
   local pinned=$root/scripts/peers-deepspeed-requirements.txt peers=$root/.deps/peers
   cmp -s "$pinned" "$peers/deepspeed-requirements.txt" && return
-  say "installing DeepSpeed into .deps/peers"
-  DS_ACCELERATOR=cpu "$peers/bin/python" -m pip install --disable-pip-version-check --no-cache-dir --no-input \
-    --quiet --no-build-isolation --requirement "$pinned" >&2 ||
+  say "installing DeepSpeed into .deps/peers, and building its ops (some minutes, once)"
+  rm -rf "$peers/extensions"
+  local op='import sys; from deepspeed.accelerator import get_accelerator as a
+for name in sys.argv[1:]: a().create_op_builder(name).load(verbose=False)'
+  { DS_ACCELERATOR=cpu "$peers/bin/python" -m pip install --disable-pip-version-check --no-cache-dir --no-input \
+    --quiet --no-build-isolation --requirement "$pinned" >&2 &&
+    DS_ACCELERATOR=cpu TORCH_EXTENSIONS_DIR=$peers/extensions PATH=$peers/bin:$PATH "$peers/bin/python" \
+      -c "$op" CPUAdamBuilder AsyncIOBuilder ShareMemCommBuilder >&2; } ||
     refuse "DeepSpeed could not be installed; the reason stands above. bench/e2e/vs_pytorch does without"
   cp "$pinned" "$peers/deepspeed-requirements.txt"
 }

@@ -53,6 +53,10 @@ class Run:
     parameters: int = 0
 
 
+class PeerEnded(RuntimeError):
+    """The other program did not come to its end."""
+
+
 def fail(message, code=1):
     print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
     sys.exit(code)
@@ -71,8 +75,8 @@ def machine():
 
 
 def build():
-    """The product, and what it is compared with."""
-    done = subprocess.run([os.path.join(ROOT, "sluice"), "--version"], check=False, stdout=subprocess.DEVNULL)
+    done = subprocess.run([os.path.join(ROOT, "sluice"), "--version"], check=False,
+                          stdout=subprocess.DEVNULL)
     if done.returncode != 0:
         fail("sluice does not build; the reason stands above", done.returncode)
 
@@ -144,8 +148,8 @@ def python(program, more, case, steps, folder, scratch):
     environment = {"OMP_NUM_THREADS": str(threads()), **KEEPS_PAGES}
     code, resident = run_to_end(words, log, environment)
     if code != 0:
-        raise RuntimeError(f"{case.name}: {os.path.basename(program[0])} ended with {code}:\n"
-                           f"{last_lines(log)}")
+        raise PeerEnded(f"{case.name}: {os.path.basename(program[0])} ended with {code}:\n"
+                        f"{last_lines(log)}")
     said = json.loads(last_lines(log, 1))
     return Run(statistics.median(said["seconds"]), resident, said["first_loss"], said["loss"],
                said["parameters"])
