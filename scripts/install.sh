@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/install.sh build|bench|cuda|data|lint|reference|transformers|fio ... - installs what is missing, and nothing that is there.
+# scripts/install.sh build|bench|cuda|data|lint|reference|transformers|peers|peers-deepspeed|fio ... - installs what is missing, and nothing that is there.
 #
 #   build      the compiler and libraries (apt), and LibTorch into .deps/libtorch
 #   bench      what `./sluice bench` needs of that (apt): a minute instead of several
@@ -10,6 +10,8 @@
 #   reference  PyTorch for tests/reference (apt; the product does not need it)
 #   transformers  Hugging Face transformers for tests/reference, in .deps/transformers (pip, 6 GB with
 #              PyTorch; the product does not need it)
+#   peers      PyTorch as users have it, for bench/e2e, in .deps/peers (pip, 5 GB; the product does not need it)
+#   peers-deepspeed  DeepSpeed into the same place, with its ops, for bench/e2e/vs_deepspeed
 #   fio        what `sluice bench nvme --compare-fio` and bench/nvme/beside_fio compare with (apt)
 #
 # Debian 12 or Ubuntu 24.04, as root or with passwordless sudo; without either it prints the command
@@ -163,6 +165,23 @@ install_python() {
   trap - EXIT
 }
 
+# Its setup.py asks the PyTorch and the setuptools that are there. The ops are built now: a build that is
+# interrupted leaves a lock behind, on which the next one waits for ever.
+install_deepspeed() {
+  local pinned=$root/scripts/peers-deepspeed-requirements.txt peers=$root/.deps/peers
+  cmp -s "$pinned" "$peers/deepspeed-requirements.txt" && return
+  say "installing DeepSpeed into .deps/peers, and building its ops (some minutes, once)"
+  rm -rf "$peers/extensions"
+  local op='import sys; from deepspeed.accelerator import get_accelerator as a
+for name in sys.argv[1:]: a().create_op_builder(name).load(verbose=False)'
+  { DS_ACCELERATOR=cpu "$peers/bin/python" -m pip install --disable-pip-version-check --no-cache-dir --no-input \
+    --quiet --no-build-isolation --requirement "$pinned" >&2 &&
+    DS_ACCELERATOR=cpu TORCH_EXTENSIONS_DIR=$peers/extensions PATH=$peers/bin:$PATH "$peers/bin/python" \
+      -c "$op" CPUAdamBuilder AsyncIOBuilder ShareMemCommBuilder >&2; } ||
+    refuse "DeepSpeed could not be installed; the reason stands above. bench/e2e/vs_pytorch does without"
+  cp "$pinned" "$peers/deepspeed-requirements.txt"
+}
+
 # note_installed NAME FILE...: .deps/NAME is what ./sluice compares at each start, so that it asks
 # neither apt nor pip.
 note_installed() {
@@ -173,7 +192,7 @@ note_installed() {
     mv ".deps/$name.new" ".deps/$name")
 }
 
-(($# > 0)) || refuse "usage: scripts/install.sh build|bench|cuda|data|lint|reference|transformers|fio ..."
+(($# > 0)) || refuse "usage: scripts/install.sh build|bench|cuda|data|lint|reference|transformers|peers|peers-deepspeed|fio ..."
 for what in "$@"; do
   case $what in
     build)
@@ -200,7 +219,16 @@ for what in "$@"; do
       install_packages python3 python3-venv
       install_python transformers "6 GB"
       ;;
+    peers)
+      install_packages python3 python3-venv
+      install_python peers "5 GB"
+      ;;
+    peers-deepspeed)
+      install_packages g++ libaio-dev python3-dev python3-venv
+      install_python peers "5 GB"
+      install_deepspeed
+      ;;
     fio) install_packages fio ;;
-    *) refuse "scripts/install.sh knows build, bench, cuda, data, lint, reference, transformers and fio, not '$what'" ;;
+    *) refuse "scripts/install.sh knows build, bench, cuda, data, lint, reference, transformers, peers, peers-deepspeed and fio, not '$what'" ;;
   esac
 done

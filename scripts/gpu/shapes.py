@@ -54,12 +54,16 @@ class Shape:
 
 
 SHAPES = {
+    "200m": Shape(1024, 12, 16, 4, 2816, 32000),  # of bench/e2e
     "1.5b": Shape(1536, 28, 12, 2, 8960, 151936, tied=True),  # as Qwen2.5-1.5B
     "8b": Shape(4096, 32, 32, 8, 14336, 128256),  # as Llama-3-8B
     "14b": Shape(5120, 48, 40, 8, 13824, 152064),  # as Qwen2.5-14B
     "largest": Shape(5120, 400, 40, 8, 13824, 152064),  # the same, with as many layers as it takes
     "tiny": Shape(64, 4, 4, 2, 128, 256, tied=True, seq_len=64),  # to try these scripts
 }
+
+GPT2_124M = {"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 768,
+             "n_layer": 12, "n_head": 12, "tie_word_embeddings": True}  # of bench/e2e
 
 
 @dataclasses.dataclass

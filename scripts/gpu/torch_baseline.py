@@ -3,19 +3,21 @@
 
   torch_baseline.py matmul             a bf16 product of two large square matrices
   torch_baseline.py copy               copies between pinned host memory and the card
-  torch_baseline.py train CONFIG ...   steps of a Llama-like model: bf16 autocast, fused AdamW
+  torch_baseline.py train CONFIG ...   steps of a Llama or a GPT-2: bf16 autocast, fused AdamW
 
 Each prints one line of JSON. Exit code 3: out of memory.
 """
 import argparse
+import itertools
 import json
+import os
 import sys
 import time
 
 import torch
 from torch import nn
-from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
+
+from torch_models import model_of
 
 UNFIT = 3
 
@@ -88,76 +90,25 @@ def copy(options):
             "both": timed(clock, both, options.steps)}
 
 
-class Norm(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
-    def forward(self, x):
-        x32 = x.float()
-        x32 = x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + 1e-6)
-        return (x32 * self.weight).to(x.dtype)
+def optimizer_of(model):
+    """Weight decay is for matrices, as sluice has it."""
+    weights = list(model.parameters())
+    groups = [{"params": [weight for weight in weights if weight.dim() > 1]},
+              {"params": [weight for weight in weights if weight.dim() < 2], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
 
 
-def rotated(x, cos, sin):
-    first, second = x.chunk(2, dim=-1)
-    return (x * cos + torch.cat((-second, first), dim=-1) * sin).to(x.dtype)
-
-
-class Layer(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        hidden, inner = config["hidden_size"], config["intermediate_size"]
-        self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
-        kv = hidden // self.heads * self.kv_heads
-        self.attention_norm, self.mlp_norm = Norm(hidden), Norm(hidden)
-        self.q, self.o = (nn.Linear(hidden, hidden, bias=False) for _ in range(2))
-        self.k, self.v = (nn.Linear(hidden, kv, bias=False) for _ in range(2))
-        self.gate, self.up = (nn.Linear(hidden, inner, bias=False) for _ in range(2))
-        self.down = nn.Linear(inner, hidden, bias=False)
-
-    def forward(self, x, cos, sin):
-        normed = self.attention_norm(x)
-        q, k, v = (linear(normed).unflatten(-1, (heads, -1)).transpose(1, 2)
-                   for linear, heads in ((self.q, self.heads), (self.k, self.kv_heads),
-                                         (self.v, self.kv_heads)))
-        context = functional.scaled_dot_product_attention(
-            rotated(q, cos, sin), rotated(k, cos, sin), v, is_causal=True, enable_gqa=True)
-        x = x + self.o(context.transpose(1, 2).flatten(2))
-        normed = self.mlp_norm(x)
-        return x + self.down(functional.silu(self.gate(normed)) * self.up(normed))
-
-
-class Model(nn.Module):
-    def __init__(self, config, recompute):
-        super().__init__()
-        hidden, vocab = config["hidden_size"], config["vocab_size"]
-        self.embed = nn.Embedding(vocab, hidden)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config["num_hidden_layers"]))
-        self.norm = Norm(hidden)
-        self.head = nn.Linear(hidden, vocab, bias=False)
-        if config["tie_word_embeddings"]:
-            self.head.weight = self.embed.weight
-        for weight in self.parameters():
-            if weight.dim() == 2:
-                nn.init.normal_(weight, std=0.02)
-        width = hidden // config["num_attention_heads"]
-        rates = config["rope_theta"] ** (-torch.arange(0, width, 2) / width)
-        angles = torch.outer(torch.arange(config["max_position_embeddings"]), rates)
-        self.register_buffer("cos", torch.cat((angles, angles), -1).cos())
-        self.register_buffer("sin", torch.cat((angles, angles), -1).sin())
-        self.recompute = recompute
-
-    def forward(self, tokens, targets):
-        x = self.embed(tokens)
-        cos, sin = self.cos[: x.shape[1]], self.sin[: x.shape[1]]
-        for layer in self.layers:
-            if self.recompute:
-                x = checkpoint(layer, x, cos, sin, use_reentrant=False)
-            else:
-                x = layer(x, cos, sin)
-        logits = self.head(self.norm(x))
-        return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+def batches(options, vocab):
+    """Endless tokens of micro-batches, of each sample one more for the last target: those of a file of
+    uint16, over and over, or random ones."""
+    shape = options.micro_batch, options.seq_len + 1
+    if not options.data:
+        while True:
+            yield torch.randint(vocab, shape, device=options.device)
+    ids = torch.from_file(options.data, size=os.path.getsize(options.data) // 2,
+                          dtype=torch.uint16).to(options.device, torch.long)
+    whole = len(ids) // (shape[0] * shape[1])
+    yield from itertools.cycle(ids[:whole * shape[0] * shape[1]].view(whole, *shape))
 
 
 def train(options):
@@ -165,27 +116,28 @@ def train(options):
     with open(options.config, encoding="utf-8") as file:
         config = json.load(file)
     with torch.device(options.device):
-        model = Model(config, options.recompute)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        model = model_of(config, options.recompute)
+    optimizer = optimizer_of(model)
     forward = torch.compile(model) if options.compile else model
-    shape = (options.micro_batch, options.seq_len + 1)
+    tokens, losses = batches(options, config["vocab_size"]), []
 
     def step():
+        losses.append(0)
         for _ in range(options.micro_batches):
-            tokens = torch.randint(config["vocab_size"], shape, device=options.device)
-            with torch.autocast(options.device, dtype=torch.bfloat16):
-                loss = forward(tokens[:, :-1], tokens[:, 1:])
-            (loss / options.micro_batches).backward()
+            some = next(tokens)
+            with torch.autocast(options.device, torch.bfloat16, options.compute == "bf16"):
+                loss = forward(some[:, :-1], some[:, 1:]) / options.micro_batches
+            loss.backward()
+            losses[-1] += loss.detach()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        return loss
 
     seconds = timed(Clock(options.device), step, options.steps)
     parameters = sum(weight.numel() for weight in model.parameters())
     peak = torch.cuda.max_memory_allocated() if options.device == "cuda" else None
     return {"work": "train", "parameters": parameters, "seconds": seconds, "peak_bytes": peak,
-            "loss": step().item()}
+            "first_loss": losses[0].item(), "loss": losses[-1].item()}
 
 
 def arguments():
@@ -199,6 +151,8 @@ def arguments():
     parser.add_argument("--seq-len", type=int, default=2048)
     parser.add_argument("--micro-batch", type=int, default=1)
     parser.add_argument("--micro-batches", type=int, default=1)
+    parser.add_argument("--compute", default="bf16", choices=["bf16", "fp32"])
+    parser.add_argument("--data", help="a file of uint16 tokens; random ones without")
     parser.add_argument("--recompute", action="store_true", help="layers run their forward again")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     return parser.parse_args()
