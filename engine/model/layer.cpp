@@ -62,7 +62,8 @@ void layer_forward_keep(const shape::Decoder& d, const ParamSource& params, cons
     kept.attended.context_NQ.copy_(a.context_NQ);
     kept.attended.logsumexp_Nh.copy_(a.logsumexp_Nh);
   }
-  kept.mid_NH.copy_(forward(attention_output(d), params, kept.attended.context_NQ).add_(x));
+  forward_to(attention_output(d), params, kept.attended.context_NQ, kept.mid_NH);
+  kept.mid_NH.add_(x);
   mlp_forward(d, params, forward(mlp_norm(d), params, kept.mid_NH).y_NH, kept.mid_NH, mlp_chunk,
               kept.mlp, rows(d, out_BSH));
 }

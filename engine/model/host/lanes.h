@@ -73,10 +73,13 @@ struct Lanes {
     return made([&](int i) { return floats(bits(x.at[i]) & 0x7fffffffU); });
   }
 
+  // Register by register: what a copy of all of them stores in other pieces has to be waited for.
   SLUICE_LANES_INLINE static Lanes load(const float* p) {
-    Lanes r;
-    __builtin_memcpy(&r, p, sizeof r);
-    return r;
+    return made([&](int i) {
+      F f;
+      __builtin_memcpy(&f, p + i * kEach, sizeof f);
+      return f;
+    });
   }
   SLUICE_LANES_INLINE static Lanes load(const Bf16* p) {
     return made([&](int i) { return floats(halves(p, i) << 16); });
@@ -92,7 +95,9 @@ struct Lanes {
     });
   }
 
-  SLUICE_LANES_INLINE void store(float* p) const { __builtin_memcpy(p, this, sizeof *this); }
+  SLUICE_LANES_INLINE void store(float* p) const {
+    for (int i = 0; i < kRegisters; ++i) __builtin_memcpy(p + i * kEach, &at[i], sizeof at[i]);
+  }
   // To nearest even, as base/dtype.h.
   SLUICE_LANES_INLINE void store(Bf16* p) const {
     for (int i = 0; i < kRegisters; ++i) {
