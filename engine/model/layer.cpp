@@ -25,15 +25,15 @@ void backward(const shape::Decoder& d, const ParamSource& params, const Places& 
   const at::Tensor dy = rows(d, dy_BSH);
   at::Tensor dn2 = mlp_backward(d, params, grads, n2.y_NH, std::move(kept.mlp), mlp_chunk, dy);
   n2.y_NH.reset();
-  at::Tensor dmid = backward(mlp_norm(d), params, grads, kept.mid_NH, n2, dn2).add_(dy);
-  dn2.reset();
+  const at::Tensor dmid = std::exchange(dn2, {});
+  backward_plus(mlp_norm(d), params, grads, kept.mid_NH, n2, dmid, dy, dmid);
   kept.mid_NH.reset();
   at::Tensor dcontext =
       backward(attention_output(d), params, grads, kept.attended.context_NQ, dmid);
   at::Tensor dn1 = attend_backward(d, params, grads, n1.y_NH, std::move(kept.attended), places,
                                    std::exchange(dcontext, {}));
   n1.y_NH.reset();
-  rows(d, out_dx_BSH).copy_(backward(attention_norm(d), params, grads, x, n1, dn1).add_(dmid));
+  backward_plus(attention_norm(d), params, grads, x, n1, dn1, dmid, rows(d, out_dx_BSH));
 }
 
 }  // namespace
@@ -62,7 +62,8 @@ void layer_forward_keep(const shape::Decoder& d, const ParamSource& params, cons
     kept.attended.context_NQ.copy_(a.context_NQ);
     kept.attended.logsumexp_Nh.copy_(a.logsumexp_Nh);
   }
-  kept.mid_NH.copy_(forward(attention_output(d), params, kept.attended.context_NQ).add_(x));
+  forward_to(attention_output(d), params, kept.attended.context_NQ, kept.mid_NH);
+  kept.mid_NH.add_(x);
   mlp_forward(d, params, forward(mlp_norm(d), params, kept.mid_NH).y_NH, kept.mid_NH, mlp_chunk,
               kept.mlp, rows(d, out_BSH));
 }

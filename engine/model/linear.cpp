@@ -20,6 +20,16 @@ at::Tensor forward(const Linear& linear, const ParamSource& params, const at::Te
   return linear.bias ? at::addmm(params.weight(*linear.bias), x_NI, w) : at::mm(x_NI, w);
 }
 
+void forward_to(const Linear& linear, const ParamSource& params, const at::Tensor& x_NI,
+                at::Tensor out_NO) {
+  const at::Tensor w = weight_IO(linear, params);
+  if (linear.bias) {
+    at::addmm_out(out_NO, params.weight(*linear.bias), x_NI, w);
+  } else {
+    at::mm_out(out_NO, x_NI, w);
+  }
+}
+
 at::Tensor backward(const Linear& linear, const ParamSource& params, GradSink& grads,
                     const at::Tensor& x_NI, const at::Tensor& dy_NO) {
   at::Tensor dw = grads.gradient(linear.weight);

@@ -19,6 +19,9 @@ struct Linear {
 };
 
 at::Tensor forward(const Linear& linear, const ParamSource& params, const at::Tensor& x_NI);
+/// The same, to memory that is there.
+void forward_to(const Linear& linear, const ParamSource& params, const at::Tensor& x_NI,
+                at::Tensor out_NO);
 /// Writes the gradients of weight and bias; returns the one of x.
 at::Tensor backward(const Linear& linear, const ParamSource& params, GradSink& grads,
                     const at::Tensor& x_NI, const at::Tensor& dy_NO);

@@ -58,10 +58,10 @@ MlpInputs forward_inputs(const shape::Decoder& d, const ParamSource& params,
   return inputs;
 }
 
-MlpInputs copied(const MlpInputs& inputs, const MlpInputs& to) {
-  if (inputs.gate_NI.defined()) to.gate_NI.copy_(inputs.gate_NI);
-  to.up_NI.copy_(inputs.up_NI);
-  return to;
+void forward_inputs_to(const shape::Decoder& d, const ParamSource& params, const at::Tensor& n_NH,
+                       const MlpInputs& to) {
+  if (gated(d)) forward_to(gate(d), params, n_NH, to.gate_NI);
+  forward_to(up(d), params, n_NH, to.up_NI);
 }
 
 at::Tensor backward_at_once(const shape::Decoder& d, const ParamSource& params, GradSink& grads,
@@ -91,10 +91,15 @@ void mlp_forward(const shape::Decoder& d, const ParamSource& params, const at::T
                  const at::Tensor& mid_NH, std::int64_t chunk, const MlpInputs& keep,
                  const at::Tensor& out_NH) {
   for_chunks(n_NH.size(0), chunk, [&](Tokens some) {
-    MlpInputs inputs = forward_inputs(d, params, some.of(n_NH));
-    if (is_there(keep)) inputs = copied(inputs, some.of(keep));
-    const at::Tensor y = forward(mlp_output(d), params, activate(d.activation, inputs));
-    some.of(out_NH).copy_(y.add_(some.of(mid_NH)));
+    MlpInputs inputs = some.of(keep);
+    if (is_there(keep)) {
+      forward_inputs_to(d, params, some.of(n_NH), inputs);
+    } else {
+      inputs = forward_inputs(d, params, some.of(n_NH));
+    }
+    const at::Tensor out = some.of(out_NH);
+    forward_to(mlp_output(d), params, activate(d.activation, inputs), out);
+    out.add_(some.of(mid_NH));
   });
 }
 

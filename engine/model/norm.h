@@ -23,5 +23,9 @@ Normed forward(const Norm& norm, const ParamSource& params, const at::Tensor& x_
 /// Writes the gradients of gain and bias; returns the one of x. dy may be fp32 beside a bf16 x.
 at::Tensor backward(const Norm& norm, const ParamSource& params, GradSink& grads,
                     const at::Tensor& x_NH, const Normed& normed, const at::Tensor& dy_NH);
+/// The same, with `plus` added to the gradient of x, to `out_dx`, which may be either's memory.
+void backward_plus(const Norm& norm, const ParamSource& params, GradSink& grads,
+                   const at::Tensor& x_NH, const Normed& normed, const at::Tensor& dy_NH,
+                   const at::Tensor& plus_NH, const at::Tensor& out_dx_NH);
 
 }  // namespace sluice::model

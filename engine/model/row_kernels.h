@@ -24,10 +24,14 @@ struct Normed {
 /// A layer norm, or without a bias an RMS norm.
 Normed norm_rows(const at::Tensor& x_NH, const at::Tensor& gain_H, const at::Tensor& bias_H,
                  double eps);
-/// Returns the gradient of x. dy may be fp32 beside a bf16 x; out_dbias is that of a layer norm.
-at::Tensor norm_rows_backward(const at::Tensor& x_NH, const Normed& normed,
-                              const at::Tensor& gain_H, const at::Tensor& dy_NH,
-                              const at::Tensor& out_dgain_H, const at::Tensor& out_dbias_H);
+/// Where the gradients of a norm go. out_dbias is that of a layer norm.
+struct NormGradients {
+  at::Tensor out_dgain_H, out_dbias_H;
+  at::Tensor out_dx_NH;  ///< may lie where dy does, in one dtype, or `plus`
+};
+/// dx is the gradient of x, plus `plus` where there is one. dy may be fp32 beside a bf16 x.
+void norm_rows_backward(const at::Tensor& x_NH, const Normed& normed, const at::Tensor& gain_H,
+                        const at::Tensor& dy_NH, const at::Tensor& plus_NH, NormGradients to);
 
 /// How far the pairs (i, i + D/2) of each token's heads turn: P = D/2 of them.
 struct Rotary {

@@ -1,12 +1,13 @@
-# cmake -DNM=nm -DOBJECTS="a.o;b.o" -P weak_symbols.cmake
+# cmake -DNM=nm -DOBJECTS="a.o;b.o" -DFILES=kernel -P weak_symbols.cmake
 #
-# Every weak function of a kernel object has its instruction set in its name, and is in no other
+# Every weak function of a kernel object, FILES_ISA.cpp, has its instruction set in its name, and is in no other
 # kernel object. Otherwise the linker could keep, for the whole program, the copy of an ordinary
 # inline function that was compiled for AVX-512.
 cmake_minimum_required(VERSION 3.24)
 
-set(set_avx512 "avx512")
-set(set_avx2 "[34]avx")  # xsimd::avx2, and its base class xsimd::avx
+set(set_avx512 "[Aa]vx512")
+set(set_avx2 "[34]avx|4Avx2")  # also xsimd::avx, the base class of xsimd::avx2
+set(set_base "4Base")
 set(set_sse2 "sse2")
 set(set_neon "neon")
 set(set_scalar "Scalar")
@@ -14,7 +15,7 @@ set(set_scalar "Scalar")
 set(seen)
 set(checked 0)
 foreach(object IN LISTS OBJECTS)
-  if(NOT object MATCHES "kernel_([a-z0-9]+)\\.cpp")
+  if(NOT object MATCHES "${FILES}_([a-z0-9]+)\\.cpp")
     continue()
   endif()
   set(isa ${CMAKE_MATCH_1})
@@ -29,16 +30,16 @@ foreach(object IN LISTS OBJECTS)
     set(symbol ${CMAKE_MATCH_1})
     math(EXPR weak "${weak} + 1")
     if(NOT symbol MATCHES "${set_${isa}}")
-      message(SEND_ERROR "kernel_${isa}: ${symbol} has no instruction set in its name; make it a "
+      message(SEND_ERROR "${FILES}_${isa}: ${symbol} has no instruction set in its name; make it a "
         "member of a template on the architecture, or keep it out of kernel files")
     endif()
     if(symbol IN_LIST seen)
-      message(SEND_ERROR "kernel_${isa}: ${symbol} is in another kernel object too")
+      message(SEND_ERROR "${FILES}_${isa}: ${symbol} is in another kernel object too")
     endif()
     list(APPEND seen ${symbol})
   endforeach()
   if(weak EQUAL 0)
-    message(SEND_ERROR "kernel_${isa}: no functions found in ${object}")
+    message(SEND_ERROR "${FILES}_${isa}: no functions found in ${object}")
   endif()
   math(EXPR checked "${checked} + 1")
 endforeach()

@@ -19,10 +19,9 @@ Normed norm_rows(const at::Tensor& x_NH, const at::Tensor& gain_H, const at::Ten
   return fused::norm_rows(Launch(), x_NH, gain_H, bias_H, eps);
 }
 
-at::Tensor norm_rows_backward(const at::Tensor& x_NH, const Normed& normed,
-                              const at::Tensor& gain_H, const at::Tensor& dy_NH,
-                              const at::Tensor& out_dgain_H, const at::Tensor& out_dbias_H) {
-  return fused::norm_rows_backward(Launch(), x_NH, normed, gain_H, dy_NH, out_dgain_H, out_dbias_H);
+void norm_rows_backward(const at::Tensor& x_NH, const Normed& normed, const at::Tensor& gain_H,
+                        const at::Tensor& dy_NH, const at::Tensor& plus_NH, NormGradients to) {
+  fused::norm_rows_backward(Launch(), x_NH, normed, gain_H, dy_NH, plus_NH, to);
 }
 
 Rotary turns_of(const at::Tensor& positions_BS, const at::Tensor& frequencies, double factor) {

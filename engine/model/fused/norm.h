@@ -88,6 +88,7 @@ struct NormRowBackward {
   Seen<T> seen;
   const T* gain;
   const G* dy;
+  const T* plus;  // nothing is added where there is none
   T* dx;
 
   template <class Team>
@@ -121,6 +122,10 @@ struct NormRowBackward {
         for (int k = 0; k < kPack; ++k) {
           v.at[k] = (v.at[k] - middle - hat.at[k] * along_xhat) * seen.rstd[row];
         }
+        if (plus != nullptr) {
+          const Floats<kPack> more = load<kPack>(plus + begin + i);
+          for (int k = 0; k < kPack; ++k) v.at[k] += more.at[k];
+        }
         store<kPack>(dx + begin + i, v);
       });
     });
@@ -137,18 +142,20 @@ struct GainGradient {
   }
 };
 
+// Sums before dx, which may lie where dy does.
 template <class Launch>
-at::Tensor norm_rows_backward(const Launch& launch, const at::Tensor& x_NH, const Normed& normed,
-                              const at::Tensor& gain_H, const at::Tensor& dy_NH,
-                              const at::Tensor& out_dgain_H, const at::Tensor& out_dbias_H) {
+void norm_rows_backward(const Launch& launch, const at::Tensor& x_NH, const Normed& normed,
+                        const at::Tensor& gain_H, const at::Tensor& dy_NH,
+                        const at::Tensor& plus_NH, const NormGradients& to) {
   const at::Tensor x = x_NH.contiguous(), dy = dy_NH.contiguous();
   const std::int64_t rows = x.size(0), width = x.size(1);
-  at::Tensor dx = at::empty_like(x);
+  if (normed.mean_N1.defined()) fused::sum_rows(launch, dy, to.out_dbias_H);
   const auto run = [&]<class T, int kPack, class G>() {
     const Seen<T> seen{in<T>(x), in<float>(normed.rstd_N1), in<float>(normed.mean_N1), width};
+    sum_columns(launch, rows, GainGradient<T, G>{seen, in<G>(dy)}, to.out_dgain_H);
     launch_rows(launch, rows, width,
-                NormRowBackward<T, G, kPack>{seen, in<T>(gain_H), in<G>(dy), out<T>(dx)});
-    sum_columns(launch, rows, GainGradient<T, G>{seen, in<G>(dy)}, out_dgain_H);
+                NormRowBackward<T, G, kPack>{seen, in<T>(gain_H), in<G>(dy), in<T>(plus_NH),
+                                             out<T>(to.out_dx_NH)});
   };
   const auto with_dy = [&]<class T, int kPack>() {
     if (dy.scalar_type() == at::kFloat) {
@@ -158,8 +165,6 @@ at::Tensor norm_rows_backward(const Launch& launch, const at::Tensor& x_NH, cons
     }
   };
   with_type_and_pack(x.scalar_type(), with_dy, width);
-  if (normed.mean_N1.defined()) fused::sum_rows(launch, dy, out_dbias_H);
-  return dx;
 }
 
 }  // namespace sluice::model::fused

@@ -1,60 +1,58 @@
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/gelu_backward.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/silu.h>
-#include <ATen/ops/silu_backward.h>
+#include <ATen/ops/empty_like.h>
 
 #include "engine/base/error.h"
+#include "engine/model/host/shared_out.h"
 #include "engine/model/row_kernels.h"
 
 namespace sluice::model {
+
+using namespace rows;
+
 namespace {
 
-using shape::Activation;
-
-at::Tensor activated(Activation activation, const at::Tensor& x) {
+Bend bend_of(shape::Activation activation) {
   switch (activation) {
-    case Activation::kSilu:
-      return at::silu(x);
-    case Activation::kGelu:
-      return at::gelu(x, "none");
-    case Activation::kGeluTanh:
-      return at::gelu(x, "tanh");
+    case shape::Activation::kSilu:
+      return Bend::kSilu;
+    case shape::Activation::kGelu:
+      return Bend::kGelu;
+    case shape::Activation::kGeluTanh:
+      return Bend::kGeluTanh;
   }
   throw Error(Errc::kLogic, "an activation of no kind");
 }
 
-// In place: `dy` becomes the gradient of `x`.
-void activated_backward(Activation activation, at::Tensor& dy, const at::Tensor& x) {
-  switch (activation) {
-    case Activation::kSilu:
-      at::silu_backward_out(dy, dy, x);
-      return;
-    case Activation::kGelu:
-      at::gelu_backward_out(dy, dy, x, "none");
-      return;
-    case Activation::kGeluTanh:
-      at::gelu_backward_out(dy, dy, x, "tanh");
-      return;
-  }
+MlpInputs dense(const MlpInputs& inputs) {
+  const auto of = [](const at::Tensor& t) { return t.defined() ? t.contiguous() : t; };
+  return {of(inputs.gate_NI), of(inputs.up_NI)};
 }
+
+// What exp takes beside reading an element.
+constexpr std::int64_t kCost = 4;
 
 }  // namespace
 
-at::Tensor activate(Activation activation, const MlpInputs& inputs) {
-  if (!inputs.gate_NI.defined()) return activated(activation, inputs.up_NI);
-  return activated(activation, inputs.gate_NI).mul_(inputs.up_NI);
+at::Tensor activate(shape::Activation activation, const MlpInputs& inputs) {
+  const MlpInputs seen = dense(inputs);
+  at::Tensor product = at::empty_like(seen.up_NI);
+  const Elem elem = elem_of(product);
+  const ActivateArgs args{bend_of(activation), in(seen.gate_NI), in(seen.up_NI), out(product)};
+  share_out(product.numel(), kCost, [&](Range some) { kernels().activate(elem, args, some); });
+  return product;
 }
 
-MlpInputs activate_backward(Activation activation, MlpInputs&& inputs, at::Tensor dproduct) {
-  if (!inputs.gate_NI.defined()) {
-    activated_backward(activation, dproduct, inputs.up_NI);
-    return {{}, dproduct};
-  }
-  const at::Tensor dup = activated(activation, inputs.gate_NI).mul_(dproduct);
-  dproduct.mul_(inputs.up_NI);
-  inputs.up_NI.reset();
-  activated_backward(activation, dproduct, inputs.gate_NI);
+MlpInputs activate_backward(shape::Activation activation, MlpInputs&& inputs, at::Tensor dproduct) {
+  const MlpInputs seen = dense(inputs);
+  inputs = {};
+  dproduct = dproduct.contiguous();
+  at::Tensor dup;
+  if (seen.gate_NI.defined()) dup = at::empty_like(seen.up_NI);
+  const Elem elem = elem_of(dproduct);
+  const ActivateBackwardArgs args{bend_of(activation), in(seen.gate_NI), in(seen.up_NI),
+                                  out(dproduct), out(dup)};
+  share_out(dproduct.numel(), kCost,
+            [&](Range some) { kernels().activate_backward(elem, args, some); });
+  if (!seen.gate_NI.defined()) return {{}, dproduct};
   return {dproduct, dup};
 }
 

@@ -1,66 +1,72 @@
-#include <ATen/ops/index_select.h>
-
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-#include "engine/base/error.h"
+#include "engine/model/host/shared_out.h"
 #include "engine/model/row_kernels.h"
 
 namespace sluice::model {
+
+using namespace rows;
+
 namespace {
 
-// Places of the batch, those with one row side by side, ascending within it.
-std::vector<std::int64_t> places_by_row(const std::int64_t* rows, std::int64_t n) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+/// Places of the batch, those with one row side by side, ascending within it.
+struct ByRow {
+  explicit ByRow(const at::Tensor& ids_N);
+  Places places(std::int64_t of) const {
+    const auto run = static_cast<std::size_t>(of);
+    return {&order[begin[run]], static_cast<std::int64_t>(begin[run + 1] - begin[run])};
+  }
+  std::int64_t runs() const { return static_cast<std::int64_t>(begin.size()) - 1; }
+
+  std::vector<std::int64_t> order;
+  std::vector<std::size_t> begin;  // of each run of one row, and the end
+};
+
+ByRow::ByRow(const at::Tensor& ids_N) : order(static_cast<std::size_t>(ids_N.numel())) {
+  const auto* row = in<std::int64_t>(ids_N);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
-                   [=](std::int64_t a, std::int64_t b) { return rows[a] < rows[b]; });
-  return order;
-}
-
-template <class T>
-void sum_places(const at::Tensor& rows, const at::Tensor& dx_NH, const at::Tensor& out) {
-  const std::int64_t hidden = dx_NH.size(1);
-  const std::int64_t* row_of = rows.const_data_ptr<std::int64_t>();
-  const T* dx = dx_NH.const_data_ptr<T>();
-  T* into = out.mutable_data_ptr<T>();
-  const std::vector<std::int64_t> order = places_by_row(row_of, rows.numel());
-  std::vector<float> sum(static_cast<std::size_t>(hidden));
-  for (std::size_t i = 0; i < order.size();) {
-    const std::int64_t row = row_of[order[i]];
-    std::fill(sum.begin(), sum.end(), 0.0F);
-    for (; i < order.size() && row_of[order[i]] == row; ++i) {
-      const T* from = dx + order[i] * hidden;
-      for (std::int64_t h = 0; h < hidden; ++h) {
-        sum[static_cast<std::size_t>(h)] += static_cast<float>(from[h]);
-      }
-    }
-    std::transform(sum.begin(), sum.end(), into + row * hidden,
-                   [](float value) { return static_cast<T>(value); });
+                   [=](std::int64_t a, std::int64_t b) { return row[a] < row[b]; });
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || row[order[i]] != row[order[i - 1]]) begin.push_back(i);
   }
+  begin.push_back(order.size());
 }
 
 }  // namespace
 
 void look_up(const Lookup& first, const Lookup& second, const at::Tensor& out_NH) {
-  at::Tensor out = out_NH;
-  at::index_select_out(out, first.table_VH, 0, first.ids_N);
-  if (second.table_VH.defined()) out.add_(at::index_select(second.table_VH, 0, second.ids_N));
+  const Elem elem = elem_of(out_NH);
+  const LookUpArgs args{in(first.table_VH),
+                        in(second.table_VH),
+                        in<std::int64_t>(first.ids_N),
+                        in<std::int64_t>(second.ids_N),
+                        out(out_NH),
+                        out_NH.size(1)};
+  share_out(out_NH.size(0), out_NH.size(1),
+            [&](Range some) { kernels().look_up(elem, args, some); });
 }
 
 void look_up_backward(const at::Tensor& ids_N, const at::Tensor& dx_NH, const at::Tensor& out_VH) {
-  out_VH.zero_();
-  switch (dx_NH.scalar_type()) {
-    case at::kFloat:
-      return sum_places<float>(ids_N, dx_NH, out_VH);
-    case at::kBFloat16:
-      return sum_places<at::BFloat16>(ids_N, dx_NH, out_VH);
-    case at::kHalf:
-      return sum_places<at::Half>(ids_N, dx_NH, out_VH);
-    default:
-      throw Error(Errc::kLogic, "an embedding's gradient of no dtype");
-  }
+  const at::Tensor ids = ids_N.contiguous(), dx = dx_NH.contiguous();
+  const ByRow by_row(ids);
+  const Elem elem = elem_of(dx);
+  const std::int64_t width = dx.size(1);
+  const auto row_bytes = static_cast<std::int64_t>(dx.element_size()) * width;
+  auto* table = out<std::byte>(out_VH);
+  share_out(out_VH.size(0), width, [&](Range some) {
+    std::fill(table + some.begin * row_bytes, table + some.end * row_bytes, std::byte{0});
+  });
+  const std::int64_t of_run = dx.numel() / std::max<std::int64_t>(1, by_row.runs());
+  share_out(by_row.runs(), of_run, [&](Range some) {
+    for (std::int64_t run = some.begin; run < some.end; ++run) {
+      const Places places = by_row.places(run);
+      const std::int64_t row = in<std::int64_t>(ids)[*places.row];
+      kernels().sum_places(elem, in(dx), width, places, table + row * row_bytes);
+    }
+  });
 }
 
 }  // namespace sluice::model

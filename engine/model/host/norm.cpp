@@ -1,80 +1,61 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/mean.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/rsqrt.h>
-#include <ATen/ops/square.h>
-#include <ATen/ops/sub.h>
-#include <ATen/ops/sum.h>
-#include <ATen/ops/zeros.h>
 
-#include "engine/model/host/row_blocks.h"
+#include "engine/model/host/shared_out.h"
 #include "engine/model/row_kernels.h"
 
 namespace sluice::model {
-namespace {
 
-at::Tensor mean_of_row(const at::Tensor& t) {
-  return t.mean({1}, /*keepdim=*/true);
-}
-
-}  // namespace
+using namespace rows;
 
 Normed norm_rows(const at::Tensor& x_NH, const at::Tensor& gain_H, const at::Tensor& bias_H,
                  double eps) {
-  const auto fp32 = x_NH.options().dtype(at::kFloat);
-  const bool has_mean = bias_H.defined();
-  const at::Tensor gain = gain_H.to(at::kFloat);
-  at::Tensor bias;
-  Normed normed{at::empty_like(x_NH), at::empty({x_NH.size(0), 1}, fp32), {}};
-  if (has_mean) {
-    bias = bias_H.to(at::kFloat);
-    normed.mean_N1 = at::empty({x_NH.size(0), 1}, fp32);
-  }
-  for_row_blocks(x_NH, [&](RowBlock block) {
-    at::Tensor x = block.in_fp32(x_NH);
-    if (has_mean) {
-      const at::Tensor mean = mean_of_row(x);
-      block.of(normed.mean_N1).copy_(mean);
-      x = at::sub(x, mean);
-    }
-    const at::Tensor rstd = at::rsqrt(mean_of_row(at::square(x)).add_(eps));
-    block.of(normed.rstd_N1).copy_(rstd);
-    at::Tensor y = at::mul(x, rstd).mul_(gain);
-    if (has_mean) y.add_(bias);
-    block.of(normed.y_NH).copy_(y);
-  });
+  const at::Tensor x = x_NH.contiguous();
+  const auto fp32 = x.options().dtype(at::kFloat);
+  Normed normed{at::empty_like(x), at::empty({x.size(0), 1}, fp32), {}};
+  if (bias_H.defined()) normed.mean_N1 = at::empty({x.size(0), 1}, fp32);
+  const Elem elem = elem_of(x);
+  const NormArgs args{in(x),
+                      in(gain_H),
+                      in(bias_H),
+                      out(normed.y_NH),
+                      out<float>(normed.rstd_N1),
+                      out<float>(normed.mean_N1),
+                      x.size(1),
+                      static_cast<float>(eps)};
+  share_out(x.size(0), x.size(1), [&](Range some) { kernels().norm(elem, args, some); });
   return normed;
 }
 
-// With xhat = (x - mean) rstd and g = dy gain, per row:
-//   dx = rstd (g - xhat mean(g xhat) [- mean(g), of a layer norm])
-at::Tensor norm_rows_backward(const at::Tensor& x_NH, const Normed& normed,
-                              const at::Tensor& gain_H, const at::Tensor& dy_NH,
-                              const at::Tensor& out_dgain_H, const at::Tensor& out_dbias_H) {
-  const auto fp32 = x_NH.options().dtype(at::kFloat);
-  const bool has_mean = normed.mean_N1.defined();
-  const at::Tensor gain = gain_H.to(at::kFloat);
-  at::Tensor dgain = at::zeros({x_NH.size(1)}, fp32);
-  at::Tensor dbias = at::zeros({x_NH.size(1)}, fp32);
-  at::Tensor dx_NH = at::empty_like(x_NH);
-  for_row_blocks(x_NH, [&](RowBlock block) {
-    const at::Tensor rstd = block.of(normed.rstd_N1);
-    const at::Tensor dy = block.in_fp32(dy_NH);
-    at::Tensor xhat = block.in_fp32(x_NH);
-    if (has_mean) xhat = at::sub(xhat, block.of(normed.mean_N1));
-    xhat = at::mul(xhat, rstd);
-    dgain.add_(at::mul(dy, xhat).sum(0));
-    if (has_mean) dbias.add_(dy.sum(0));
-
-    at::Tensor g = at::mul(dy, gain);
-    const at::Tensor along_xhat = mean_of_row(at::mul(g, xhat));
-    if (has_mean) g.sub_(mean_of_row(g));
-    block.of(dx_NH).copy_(g.sub_(xhat.mul_(along_xhat)).mul_(rstd));
+void norm_rows_backward(const at::Tensor& x_NH, const Normed& normed, const at::Tensor& gain_H,
+                        const at::Tensor& dy_NH, const at::Tensor& plus_NH, NormGradients to) {
+  const at::Tensor x = x_NH.contiguous(), dy = dy_NH.contiguous();
+  const Parts parts(x.size(0));
+  const auto sums_of_parts = [&](const at::Tensor& wanted) {
+    return wanted.defined() ? at::empty({parts.n, x.size(1)}, x.options().dtype(at::kFloat))
+                            : at::Tensor();
+  };
+  const at::Tensor dgain = sums_of_parts(to.out_dgain_H), dbias = sums_of_parts(to.out_dbias_H);
+  const NormBackwardArgs args{in(x),
+                              in(gain_H),
+                              in(dy),
+                              in(plus_NH),
+                              out(to.out_dx_NH),
+                              in<float>(normed.rstd_N1),
+                              in<float>(normed.mean_N1),
+                              x.size(1),
+                              elem_of(dy)};
+  const Elem elem = elem_of(x);
+  share_out(parts.n, parts.step * x.size(1), [&](Range some) {
+    for (std::int64_t part = some.begin; part < some.end; ++part) {
+      const auto sum_of = [&](const at::Tensor& sums) {
+        return sums.defined() ? out<float>(sums) + part * x.size(1) : nullptr;
+      };
+      kernels().norm_backward(elem, args, {sum_of(dgain), sum_of(dbias)}, parts.of(part));
+    }
   });
-  out_dgain_H.copy_(dgain);
-  if (has_mean) out_dbias_H.copy_(dbias);
-  return dx_NH;
+  fold_rows(dgain, to.out_dgain_H);
+  if (dbias.defined()) fold_rows(dbias, to.out_dbias_H);
 }
 
 }  // namespace sluice::model

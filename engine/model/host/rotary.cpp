@@ -3,9 +3,12 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sin.h>
 
+#include "engine/model/host/shared_out.h"
 #include "engine/model/row_kernels.h"
 
 namespace sluice::model {
+
+using namespace rows;
 
 Rotary turns_of(const at::Tensor& positions_BS, const at::Tensor& frequencies, double factor) {
   const at::Tensor angle_NP = at::mul(positions_BS.view({-1, 1}).to(at::kFloat), frequencies);
@@ -17,20 +20,22 @@ Rotary turns_of(const at::Tensor& positions_BS, const at::Tensor& frequencies, d
 }
 
 at::Tensor rotate(const at::Tensor& x_BShD, const Rotary& rotary, Turn turn) {
-  const std::int64_t pairs = x_BShD.size(3) / 2;
-  const at::Tensor first = x_BShD.narrow(3, 0, pairs);
-  const at::Tensor second = x_BShD.narrow(3, pairs, pairs);
-  at::Tensor out = at::empty(x_BShD.sizes(), x_BShD.options());
-  // The fp32 cosines make these products fp32 in bf16 too.
-  at::Tensor out_first = at::mul(first, rotary.cos_BS1P);
-  const double sign = turn == Turn::kForward ? 1.0 : -1.0;
-  out_first.sub_(at::mul(second, rotary.sin_BS1P), sign);
-  out.narrow(3, 0, pairs).copy_(out_first);
-  out_first.reset();
-  at::Tensor out_second = at::mul(second, rotary.cos_BS1P);
-  out_second.add_(at::mul(first, rotary.sin_BS1P), sign);
-  out.narrow(3, pairs, pairs).copy_(out_second);
-  return out;
+  const std::int64_t tokens = x_BShD.size(0) * x_BShD.size(1);
+  const std::int64_t heads = x_BShD.size(2), pairs = x_BShD.size(3) / 2;
+  // Columns of a wider matrix: no copy, the next token is further away.
+  const at::Tensor x = x_BShD.reshape({tokens, heads * 2 * pairs});
+  at::Tensor turned = at::empty(x_BShD.sizes(), x_BShD.options());
+  const Elem elem = elem_of(x);
+  const TurnArgs args{in(x),
+                      in<float>(rotary.cos_BS1P),
+                      in<float>(rotary.sin_BS1P),
+                      out(turned),
+                      heads,
+                      pairs,
+                      x.stride(0),
+                      turn == Turn::kForward ? 1.0F : -1.0F};
+  share_out(tokens, x.size(1), [&](Range some) { kernels().turn(elem, args, some); });
+  return turned;
 }
 
 }  // namespace sluice::model

@@ -1,41 +1,25 @@
 #include "engine/model/softmax.h"
 
-#include <ATen/ops/amax.h>
-#include <ATen/ops/div.h>
-#include <ATen/ops/exp.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/gather.h>
-#include <ATen/ops/ge.h>
-#include <ATen/ops/log.h>
-#include <ATen/ops/lt.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/sub.h>
-#include <ATen/ops/sum.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 
+#include <cmath>
 #include <limits>
 #include <utility>
 
+#include "engine/model/host/shared_out.h"
+
 namespace sluice::model {
+
+using namespace rows;
+
 namespace {
-
-/// Where in its columns each token's target lies.
-struct Picked {
-  at::Tensor here_N1;   // bool
-  at::Tensor index_N1;  // int64; 0 when not here
-};
-
-Picked pick(const at::Tensor& targets_N1, Columns columns) {
-  const at::Tensor index = at::sub(targets_N1, columns.begin);
-  const at::Tensor here = at::ge(index, 0).logical_and_(at::lt(index, columns.n));
-  return {here, at::mul(index, here)};
-}
 
 at::Tensor per_token(const at::Tensor& targets_N1, double value) {
   return at::full(targets_N1.sizes(), value, targets_N1.options().dtype(at::kFloat));
 }
+
+// What exp takes beside reading a logit.
+constexpr std::int64_t kCost = 4;
 
 }  // namespace
 
@@ -46,30 +30,45 @@ Softmax::Softmax(const at::Tensor& targets_BS)
       target_logit_N1_(per_token(targets_N1_, 0.0)) {}
 
 void Softmax::add(Columns columns, const at::Tensor& logits) {
-  const at::Tensor logits_NC = logits.to(at::kFloat);
-  const Picked picked = pick(targets_N1_, columns);
-  target_logit_N1_ =
-      at::where(picked.here_N1, at::gather(logits_NC, 1, picked.index_N1), target_logit_N1_);
-  const at::Tensor max = at::maximum(max_N1_, at::amax(logits_NC, {1}, /*keepdim=*/true));
-  const at::Tensor seen_NC = at::sub(logits_NC, max).exp_();
-  sum_N1_.mul_(at::exp(max_N1_.sub_(max))).add_(at::sum(seen_NC, {1}, /*keepdim=*/true));
-  max_N1_ = max;
+  const at::Tensor logits_NC = logits.contiguous();
+  const Elem elem = elem_of(logits_NC);
+  const SoftmaxArgs args{out(logits_NC),
+                         in<std::int64_t>(targets_N1_),
+                         out<float>(max_N1_),
+                         out<float>(sum_N1_),
+                         out<float>(target_logit_N1_),
+                         columns.begin,
+                         columns.n};
+  share_out(targets_N1_.size(0), kCost * columns.n,
+            [&](Range some) { kernels().see(elem, args, some); });
 }
 
 at::Tensor Softmax::gradient(Columns columns, at::Tensor logits_NC, const at::Tensor& scale) const {
-  at::Tensor seen_NC = std::move(logits_NC).to(at::kFloat).sub_(max_N1_).exp_();
-  const at::Tensor none = at::zeros({}, sum_N1_.options());
-  const at::Tensor scale_N1 = at::where(at::ge(targets_N1_, 0), scale.to(at::kFloat), none);
-  const Picked picked = pick(targets_N1_, columns);
-  seen_NC.mul_(at::div(scale_N1, sum_N1_));
-  seen_NC.scatter_add_(1, picked.index_N1, at::where(picked.here_N1, scale_N1, none).neg_());
-  return seen_NC;
+  logits_NC = logits_NC.contiguous();
+  const Elem elem = elem_of(logits_NC);
+  const SoftmaxArgs args{out(logits_NC),
+                         in<std::int64_t>(targets_N1_),
+                         out<float>(max_N1_),
+                         out<float>(sum_N1_),
+                         /*target_logit=*/nullptr,
+                         columns.begin,
+                         columns.n};
+  const auto by = static_cast<float>(*in<double>(scale));
+  share_out(targets_N1_.size(0), kCost * columns.n,
+            [&](Range some) { kernels().softmax_backward(elem, args, by, some); });
+  return logits_NC;
 }
 
-void Softmax::write_loss_sum(const at::Tensor& out) const {
-  const at::Tensor loss = at::log(sum_N1_).add_(max_N1_).sub_(target_logit_N1_);
-  const at::Tensor none = at::zeros({}, loss.options());
-  out.copy_(at::where(at::ge(targets_N1_, 0), loss, none).sum(at::kDouble));
+void Softmax::write_loss_sum(const at::Tensor& out_sum) const {
+  const auto* target = in<std::int64_t>(targets_N1_);
+  const auto *max = in<float>(max_N1_), *sum = in<float>(sum_N1_);
+  const auto* target_logit = in<float>(target_logit_N1_);
+  double loss = 0;
+  for (std::int64_t i = 0; i < targets_N1_.size(0); ++i) {
+    if (target[i] < 0) continue;
+    loss += std::log(double{sum[i]}) + double{max[i]} - double{target_logit[i]};
+  }
+  *out<double>(out_sum) = loss;
 }
 
 }  // namespace sluice::model

@@ -1,0 +1,149 @@
+/// The inner loops of the host's work on rows, one copy per instruction set, on one thread: what
+/// row_kernels.h and softmax.h ask for, cut into rows and shared out among the compute threads.
+///
+/// The files rows_*.cpp are compiled with -m flags, so they include this, lanes.h, elementary.h and
+/// rows_*.h, nothing else: an inline function of any other header, compiled there for AVX-512,
+/// could be the copy that the linker keeps for the whole program.
+///
+/// Bits   the same on every instruction set: sums run in 16 lanes whatever the registers hold, in
+///        an order that the width decides, and nothing is fused
+/// Shape  rows of `width` elements, one right after the other where no step is named; a range is
+///        that of the rows to work on
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::model::rows {
+
+enum class Elem : std::uint8_t { kF32, kBf16, kF16 };
+
+struct Bf16 {
+  std::uint16_t bits;
+};
+struct Fp16 {
+  std::uint16_t bits;
+};
+
+struct Range {
+  std::int64_t begin, end;
+};
+
+struct NormArgs {
+  const void *x, *gain, *bias;  ///< no bias: an RMS norm
+  void* y;
+  float *rstd, *mean;
+  std::int64_t width;
+  float eps;
+};
+
+struct NormBackwardArgs {
+  const void *x, *gain, *dy;
+  const void* plus;          ///< what is added to the gradient; nothing where there is none
+  void* dx;                  ///< may be dy or plus
+  const float *rstd, *mean;  ///< no mean: an RMS norm
+  std::int64_t width;
+  Elem dy_type;
+};
+
+/// Sums over rows, fp32; no dbias in an RMS norm.
+struct NormSums {
+  float *dgain, *dbias;
+};
+
+/// Tokens as rows of heads, each of `pairs` pairs (i, i + pairs).
+struct TurnArgs {
+  const void* x;
+  const float *cosine, *sine;
+  void* turned;
+  std::int64_t heads, pairs;
+  std::int64_t step;  ///< from token to token of x
+  float sign;
+};
+
+enum class Bend : std::uint8_t { kSilu, kGelu, kGeluTanh };
+
+/// Element by element.
+struct ActivateArgs {
+  Bend bend;
+  const void *gate, *up;  ///< no gate: up is what is activated
+  void* product;
+};
+struct ActivateBackwardArgs {
+  Bend bend;
+  const void *gate, *up;
+  void* dproduct;  ///< becomes the gradient of what was activated
+  void* dup;       ///< where there is a gate
+};
+
+/// A token as a row of logits.
+struct SoftmaxArgs {
+  void* logits;
+  const std::int64_t* target;
+  float *max, *sum, *target_logit;
+  std::int64_t first, width;  ///< columns of the vocabulary
+};
+
+struct LookUpArgs {
+  const void *first, *second;  ///< no second: nothing is added
+  const std::int64_t *first_id, *second_id;
+  void* out;
+  std::int64_t width;
+};
+
+/// Some rows of a matrix, by their numbers.
+struct Places {
+  const std::int64_t* row;
+  std::int64_t n;
+};
+
+/// Plain function pointers, so that the rest of the room knows no instruction set.
+struct Kernels {
+  void (*norm)(Elem, const NormArgs&, Range) noexcept;
+  /// `sums`: of these rows alone.
+  void (*norm_backward)(Elem, const NormBackwardArgs&, NormSums sums, Range) noexcept;
+  void (*turn)(Elem, const TurnArgs&, Range) noexcept;
+  void (*activate)(Elem, const ActivateArgs&, Range elements) noexcept;
+  void (*activate_backward)(Elem, const ActivateBackwardArgs&, Range elements) noexcept;
+  /// Updates max, sum and target_logit by these columns.
+  void (*see)(Elem, const SoftmaxArgs&, Range) noexcept;
+  /// In place: logits become their gradient.
+  void (*softmax_backward)(Elem, const SoftmaxArgs&, float scale, Range) noexcept;
+  void (*look_up)(Elem, const LookUpArgs&, Range) noexcept;
+  /// Of these rows, in fp32 and in their order.
+  void (*sum_rows)(Elem, const void* t, std::int64_t width, float* sum, Range) noexcept;
+  /// The same of places, rounded.
+  void (*sum_places)(Elem, const void* t, std::int64_t width, Places, void* out) noexcept;
+  /// The sum of `n` rows of fp32 in their order, rounded; of some columns.
+  void (*fold)(Elem, const float* t, std::int64_t n, std::int64_t width, void* out,
+               Range columns) noexcept;
+};
+
+/// Defined in rows_body.h, instantiated once per instruction set.
+template <class Arch>
+struct KernelsFor {
+  static void norm(Elem, const NormArgs&, Range) noexcept;
+  static void norm_backward(Elem, const NormBackwardArgs&, NormSums, Range) noexcept;
+  static void turn(Elem, const TurnArgs&, Range) noexcept;
+  static void activate(Elem, const ActivateArgs&, Range) noexcept;
+  static void activate_backward(Elem, const ActivateBackwardArgs&, Range) noexcept;
+  static void see(Elem, const SoftmaxArgs&, Range) noexcept;
+  static void softmax_backward(Elem, const SoftmaxArgs&, float scale, Range) noexcept;
+  static void look_up(Elem, const LookUpArgs&, Range) noexcept;
+  static void sum_rows(Elem, const void* t, std::int64_t width, float* sum, Range) noexcept;
+  static void sum_places(Elem, const void* t, std::int64_t width, Places, void* out) noexcept;
+  static void fold(Elem, const float* t, std::int64_t n, std::int64_t width, void* out,
+                   Range columns) noexcept;
+};
+
+/// How many floats a register holds. Base: what every CPU of the kind has.
+struct Avx512 {
+  static constexpr int kFloats = 16;
+};
+struct Avx2 {
+  static constexpr int kFloats = 8;
+};
+struct Base {
+  static constexpr int kFloats = 4;
+};
+
+}  // namespace sluice::model::rows

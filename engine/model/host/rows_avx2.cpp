@@ -1,0 +1,5 @@
+#include "engine/model/host/rows_body.h"
+
+namespace sluice::model::rows {
+template struct KernelsFor<Avx2>;
+}  // namespace sluice::model::rows
