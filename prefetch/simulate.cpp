@@ -43,6 +43,7 @@ class Clock {
   struct Active {
     OpRef op;
     LaneId lane;
+    const OpCost* cost;
     double begin;
     double left;  // seconds at full speed
   };
@@ -58,19 +59,15 @@ class Clock {
     for (bool progress = true; progress;) {
       progress = false;
       for (LaneId lane = 0; lane < board_.lanes().size(); ++lane) {
+        auto& queue = queued_[lane];
         while (const auto op = board_.next(lane)) {
           progress = true;
-          if (board_.lanes()[lane].issue == Issue::kFifo) {
-            board_.issued(*op);
-            queued_[lane].push_back(*op);
-          } else {
-            begin(*op, lane);
-          }
+          if (board_.lanes()[lane].issue == Issue::kFifo) board_.issued(*op);
+          queue.push_back(*op);
         }
-        // A stream runs one op at a time, when the events that it waits for have been reached.
-        auto& queue = queued_[lane];
-        if (!queue.empty() && running_on_[lane] == 0 &&
-            board_.stream_waits(queue.front()).empty()) {
+        // Behind those before it, when the events that a stream waits for have been reached.
+        while (!queue.empty() && running_on_[lane] < at_once(lane) &&
+               board_.stream_waits(queue.front()).empty()) {
           begin(queue.front(), lane);
           queue.pop_front();
           progress = true;
@@ -79,16 +76,21 @@ class Clock {
     }
   }
 
+  std::uint32_t at_once(LaneId lane) const {
+    return board_.lanes()[lane].issue == Issue::kFifo ? 1 : cost_.lanes[lane].at_once;
+  }
+
   void begin(OpRef op, LaneId lane) {
     if (observer_ != nullptr) observer_->begins(board_, op);
-    for (const Demand& d : cost_.lanes[lane].demands) in_use_[d.resource] += d.share;
+    const OpCost& cost = cost_.of(board_.op(op));
+    for (const Demand& d : cost.demands) in_use_[d.resource] += d.share;
     ++running_on_[lane];
-    active_.push_back({op, lane, now_, cost_.seconds(board_.op(op))});
+    active_.push_back({op, lane, &cost, now_, cost_.seconds(board_.op(op))});
   }
 
   double speed(const Active& a) const {
     double speed = 1.0;
-    for (const Demand& d : cost_.lanes[a.lane].demands) {
+    for (const Demand& d : a.cost->demands) {
       if (in_use_[d.resource] > 1.0) speed = std::min(speed, 1.0 / in_use_[d.resource]);
     }
     return speed;
@@ -118,7 +120,7 @@ class Clock {
     if (active_.empty()) {
       std::fill(in_use_.begin(), in_use_.end(), 0.0);  // no rounding is carried on
     } else {
-      for (const Demand& d : cost_.lanes[a.lane].demands) in_use_[d.resource] -= d.share;
+      for (const Demand& d : a.cost->demands) in_use_[d.resource] -= d.share;
     }
     --running_on_[a.lane];
     line_.spans.push_back({a.op, a.lane, a.begin, now_});
@@ -136,7 +138,7 @@ class Clock {
   Scoreboard board_;
   std::size_t appended_ = 0;
   double now_ = 0;
-  std::vector<std::deque<OpRef>> queued_;  // per fifo lane: issued, not begun
+  std::vector<std::deque<OpRef>> queued_;  // per lane: started, its turn has not come
   std::vector<double> in_use_;             // per resource
   std::vector<std::uint32_t> running_on_;  // per lane
   std::vector<Active> active_;

@@ -7,6 +7,7 @@ namespace sluice::plan {
 
 using prefetch::CostModel;
 using prefetch::LaneCost;
+using prefetch::OpCost;
 using prefetch::Rate;
 using schedule::LaneKind;
 using schedule::OpId;
@@ -15,8 +16,6 @@ namespace {
 
 enum Resource : std::uint32_t {
   kCores,
-  kTowardsDevice,
-  kFromDevice,
   kDrives,
   kReads,  // of drives: both directions may do more at once than one alone
   kWrites
@@ -40,8 +39,7 @@ void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Ra
 
 CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   CostModel cost;
-  cost.resources = {{"cores"},  {"towards the device"}, {"from the device"},
-                    {"drives"}, {"reads of drives"},    {"writes of drives"}};
+  cost.resources = {{"cores"}, {"drives"}, {"reads of drives"}, {"writes of drives"}};
   LaneCost idle;
   idle.latency_s = rates.op_s;
   cost.lanes.assign(lanes.size(), idle);
@@ -49,22 +47,23 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   lane(LaneKind::kCompute).flops_per_second = rates.flops;
   lane(LaneKind::kCompute).bytes_per_second = rates.device_sums;
   lane(LaneKind::kCompute).demands = {{kCores, rates.compute_cores}};
-  lane(LaneKind::kHostToDevice).bytes_per_second = rates.copy;
-  lane(LaneKind::kHostToDevice).demands = {{kTowardsDevice, 1.0}, {kCores, rates.copy_cores}};
-  lane(LaneKind::kDeviceToHost).bytes_per_second = rates.copy;
-  lane(LaneKind::kDeviceToHost).demands = {{kFromDevice, 1.0}, {kCores, rates.copy_cores}};
+  for (const LaneKind direction : {LaneKind::kHostToDevice, LaneKind::kDeviceToHost}) {
+    lane(direction).bytes_per_second = rates.copy;
+    lane(direction).demands = {{kCores, rates.copy_cores}};
+    lane(direction).at_once = 1;  // copies of one direction stand on one stream
+  }
   set_drive(lane(LaneKind::kNvmeRead), rates.nvme_read, kReads, rates);
   set_drive(lane(LaneKind::kNvmeWrite), rates.nvme_write, kWrites, rates);
   lane(LaneKind::kCpu).bytes_per_second = rates.sums;
   lane(LaneKind::kCpu).demands = {{kCores, rates.cpu_cores}};
 
   cost.kinds.assign(static_cast<std::size_t>(OpId::kCount), std::nullopt);
-  const auto bytes = [&](OpId id) -> auto& {
-    return cost.kinds[static_cast<std::size_t>(id)];
+  const auto rate_of = [&](OpId id, LaneKind works, const Rate& rate) {
+    cost.kinds[static_cast<std::size_t>(id)] = OpCost{rate, lane(works).demands};
   };
-  bytes(OpId::kAdam) = Rate{rates.adam, 0, rates.op_s};
-  bytes(OpId::kInitState) = Rate{rates.first_values, 0, rates.op_s};
-  for (const auto& [id, rate] : rates.compute) cost.kinds[static_cast<std::size_t>(id)] = rate;
+  rate_of(OpId::kAdam, rates.updates, {rates.adam, 0, rates.op_s});
+  rate_of(OpId::kInitState, LaneKind::kCpu, {rates.first_values, 0, rates.op_s});
+  for (const auto& [id, rate] : rates.compute) rate_of(id, LaneKind::kCompute, rate);
   return cost;
 }
 

@@ -20,8 +20,9 @@ struct Rates {
   double copy = 8e9;     ///< bytes per second, device to host and back; each way does one at a time
   Throughput nvme_read;  ///< 0: not measured, costs nothing
   Throughput nvme_write;
-  double nvme_overlap = 1;    ///< of reads and writes at once: see nvme::Speed
-  double adam = 8e9;          ///< bytes per second, as ops count them, where the optimizer works
+  double nvme_overlap = 1;  ///< of reads and writes at once: see nvme::Speed
+  double adam = 8e9;        ///< bytes per second, as ops count them, where the optimizer works
+  schedule::LaneKind updates = schedule::LaneKind::kCpu;  ///< there
   double first_values = 8e9;  ///< the same of `init state`, which is the host's
   double sums = 8e9;          ///< of sums and norms of gradients on the host
   double device_sums = 8e9;   ///< likewise on the compute lane
@@ -38,8 +39,8 @@ struct Rates {
   double check_cores = 0;
 };
 
-/// Copies of one direction share a link, reads and writes the drives, and what the host computes
-/// or copies its cores.
+/// Copies of one direction take turns, reads and writes share the drives, and what the host
+/// computes or copies its cores.
 prefetch::CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes);
 
 }  // namespace sluice::plan

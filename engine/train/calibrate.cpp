@@ -116,6 +116,7 @@ plan::Rates rates_of(const Timings& timings, bool updates_on_device) {
   const auto updated = [](Bytes per_elem) { return static_cast<double>(kUpdated * per_elem); };
   const auto& device = timings.device ? *timings.device : timings.host;
   const auto& optimizer = updates_on_device ? device : timings.host;
+  if (updates_on_device) rates.updates = schedule::LaneKind::kCompute;
   rates.adam = updated(zero::kUpdateBytesPerElem) / optimizer.update;
   rates.first_values = updated(zero::kUpdateBytesPerElem) / timings.host.update;
   // As ops count it: a sum in fp32, read and written.

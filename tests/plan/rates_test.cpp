@@ -64,6 +64,28 @@ TEST(Rates, WhatIsCheckedTakesACoreBesideTheTransfer) {
   }
 }
 
+TEST(Rates, CopiesOfOneDirectionTakeTurnsAndTheDrivesWorkOnSeveralTransfers) {
+  const auto cost = cost_model({}, schedule::make_lanes());
+  const auto at_once = [&](LaneKind lane) { return cost.lanes[schedule::lane_of(lane)].at_once; };
+  EXPECT_EQ(at_once(LaneKind::kHostToDevice), 1U);
+  EXPECT_EQ(at_once(LaneKind::kDeviceToHost), 1U);
+  EXPECT_GE(at_once(LaneKind::kNvmeRead), 4U);
+  EXPECT_GE(at_once(LaneKind::kNvmeWrite), 4U);
+}
+
+TEST(Rates, AnUpdateTakesWhatTheLaneTakesThatItRunsOn) {
+  Rates rates;
+  rates.compute_cores = 0.25;
+  rates.cpu_cores = 0.75;
+  const auto cores = [&](LaneKind lane) {
+    rates.updates = lane;
+    const auto cost = cost_model(rates, schedule::make_lanes());
+    return cost.of(op_of(OpId::kAdam, lane, {1, 0})).demands.at(0).share;
+  };
+  EXPECT_DOUBLE_EQ(cores(LaneKind::kCpu), 0.75);
+  EXPECT_DOUBLE_EQ(cores(LaneKind::kCompute), 0.25);
+}
+
 TEST(Rates, WhatWasMeasuredOfAnOpCountsInsteadOfItsLane) {
   Rates rates;
   rates.compute[OpId::kHeadTrain] = {0, 1e9, 0.5};

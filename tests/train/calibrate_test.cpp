@@ -56,6 +56,8 @@ TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
 
   const Timings both{.host = {7, 2}, .device = ArithmeticTimings{14, 8}};
   EXPECT_DOUBLE_EQ(rates_of(both, true).adam, rates.adam / 2);
+  EXPECT_EQ(rates_of(both, true).updates, schedule::LaneKind::kCompute);
+  EXPECT_EQ(rates_of(both, false).updates, schedule::LaneKind::kCpu);
   EXPECT_DOUBLE_EQ(rates_of(both, true).first_values, rates.adam);
   EXPECT_DOUBLE_EQ(rates_of(both, false).adam, rates.adam);
   EXPECT_DOUBLE_EQ(rates_of(both, false).sums, rates.sums);
