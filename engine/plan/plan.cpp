@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/plan/choose.h"
@@ -11,6 +13,7 @@
 #include "engine/plan/hiding.h"
 #include "engine/plan/placements.h"
 #include "engine/plan/refusal.h"
+#include "prefetch/simulate.h"
 
 namespace sluice::plan {
 namespace {
@@ -30,15 +33,20 @@ bool has_all(Candidate& candidate) {
   return candidate.chooser->choose(endless).slots == candidate.choice.slots;
 }
 
+/// The busiest lane.
+void set_bound(Forecast& forecast, const Plan& plan, const std::vector<double>& busy) {
+  const auto busiest = std::max_element(busy.begin(), busy.end());
+  forecast.bound = plan.lanes[static_cast<std::size_t>(busiest - busy.begin())].name;
+  forecast.bound_share = forecast.step_s > 0 ? std::min(1.0, *busiest / forecast.step_s) : 0;
+}
+
 Forecast forecast(Candidate& candidate, const prefetch::CostModel& cost) {
   Forecast forecast;
   const Plan& plan = *candidate.draft;
   const auto step = candidate.chooser->trials().look(candidate.choice.slots);
   if (!step) return forecast;
   forecast.step_s = step->seconds;
-  const auto busiest = std::max_element(step->busy.begin(), step->busy.end());
-  forecast.bound = plan.lanes[static_cast<std::size_t>(busiest - step->busy.begin())].name;
-  forecast.bound_share = step->seconds > 0 ? std::min(1.0, *busiest / step->seconds) : 0;
+  set_bound(forecast, plan, step->busy);
   forecast.hiding = hide_drives(*plan.programs.step, plan.setup, cost);
   forecast.has_all = has_all(candidate);
   return forecast;
@@ -104,6 +112,17 @@ Bytes moved(const prefetch::Program& program, schedule::LaneKind lane) {
     if (op.lane == schedule::lane_of(lane)) bytes += op.cost.bytes;
   }
   return static_cast<Bytes>(bytes);
+}
+
+Forecast serial_forecast(const Plan& plan, const prefetch::CostModel& cost) {
+  Forecast forecast;
+  std::vector<double> busy(plan.lanes.size(), 0.0);
+  for (const prefetch::Op& op : plan.programs.step->ops()) busy[op.lane] += cost.seconds(op);
+  forecast.step_s = prefetch::serial_seconds(std::span(&plan.programs.step, 1), cost);
+  set_bound(forecast, plan, busy);
+  forecast.hiding = hide_drives(*plan.programs.step, plan.setup, cost);
+  forecast.has_all = true;
+  return forecast;
 }
 
 std::optional<double> step_seconds(const Plan& plan, const prefetch::CostModel& cost) {

@@ -142,6 +142,10 @@ Bytes moved(const prefetch::Program& program, schedule::LaneKind lane);
 /// look.
 std::optional<double> step_seconds(const Plan& plan, const prefetch::CostModel& cost);
 
+/// Of the plan's step, its ops one after the other. More memory or another order of the update give
+/// it nothing.
+Forecast serial_forecast(const Plan& plan, const prefetch::CostModel& cost);
+
 /// For people: per tier the minimum and what is planned, the slots of each pool, the simulated
 /// step, and when it has worn out drives of an `endurance`.
 std::string report(const Plan& plan, std::optional<Bytes> endurance = std::nullopt);

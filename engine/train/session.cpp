@@ -256,6 +256,7 @@ Session::Session(const Job& job, Inputs inputs)
   asked_ = setup_;
   cost_ = plan::cost_model(without_checks(machine_does.rates), lanes);
   plan_ = plan::make_plan(asked_, limits, evaluation_batches(), cost_);
+  if (runs_serially()) plan_.forecast = plan::serial_forecast(plan_, cost_);
   setup_ = plan_.setup;
   if (setup_.uses_nvme()) choose_verify(machine_does.rates);
   SLUICE_CHECK(steps_ <= position_.step || last_step() > position_.step, kConfig,
@@ -270,7 +271,10 @@ Session::~Session() = default;
 /// Where the run file leaves it open: whether the processors have time to check what the drives
 /// carry. The plan is the same either way.
 void Session::choose_verify(const plan::Rates& rates) {
-  const auto checked = plan::step_seconds(plan_, plan::cost_model(rates, schedule::make_lanes()));
+  const auto cost_checked = plan::cost_model(rates, schedule::make_lanes());
+  const std::optional<double> checked = runs_serially()
+                                            ? plan::serial_forecast(plan_, cost_checked).step_s
+                                            : plan::step_seconds(plan_, cost_checked);
   const double step = plan_.forecast.step_s;
   const bool known = checked && step > 0;
   const double cost = known ? *checked / step - 1 : 0;
@@ -368,7 +372,9 @@ std::string Session::report() const {
       steps_, setup_.delays() ? describe_delay(delayed_start_, steps_) : "",
       format_bytes(workspace_.main), format_bytes(workspace_.side),
       plan::report(plan_, job_.tiers.nvme.endurance) +
-          plan::report(plan::prospects(plan_, asked_, evaluation_batches(), cost_), plan_),
+          (runs_serially()
+               ? std::string()
+               : plan::report(plan::prospects(plan_, asked_, evaluation_batches(), cost_), plan_)),
       checks_.empty() ? "" : "\n", checks_);
 }
 
