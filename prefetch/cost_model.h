@@ -1,8 +1,9 @@
 /// How long ops take, and what they get in each other's way on.
 ///
 /// Each lane has a rate, and some kinds of ops one of their own; each op an amount of work. While
-/// an op runs it uses a share of some resources (the disk, DRAM, the cores). When the shares in use
-/// on a resource add up to more than one, every op on it slows down alike.
+/// an op runs it uses a share of some resources (the disk, DRAM, the cores), less of it when it is
+/// slower. Ops that ask more of a resource than there is slow down alike; who is kept slow by one
+/// resource leaves the others to those beside it.
 #pragma once
 
 #include <cstdint>

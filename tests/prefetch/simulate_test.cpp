@@ -54,10 +54,21 @@ TEST(Simulate, TheScarcestOfAnOpsResourcesDecidesItsSpeed) {
       std::vector<std::vector<Demand>>{{{0, 1.0}, {1, 1.0}}, {{0, 1.0}}, {{0, 1.0}}, {{1, 1.0}}};
   CostModel cost{{{"disk"}, {"link"}}, {}};
   for (const auto& of_lane : demands) cost.lanes.push_back(one_byte_per_second(of_lane));
-  // Three share the disk and two the link: the first goes at a third of its speed.
+  // Three share the disk, so the first goes at a third of its speed, and leaves the last two thirds
+  // of the link.
   const auto line = run({w.done()}, {kHost, kHost, kHost, kHost}, cost);
   EXPECT_THAT(line.busy[0], DoubleEq(36));
-  EXPECT_THAT(line.busy[3], DoubleEq(24));
+  EXPECT_THAT(line.busy[3], DoubleEq(18));
+}
+
+TEST(Simulate, WhoNeedsNoneOfAResourceIsAsFastAsAlone) {
+  Writing w;
+  for (const LaneId lane : {0U, 1U, 2U}) w.op(lane, {}, {}, 3);
+  CostModel cost{{{"cores"}, {"dram"}}, {}};
+  cost.lanes = {one_byte_per_second({{0, 1.0}, {1, 0.5}}), one_byte_per_second({{0, 1.0}}),
+                one_byte_per_second({{0, 0.0}, {1, 0.75}})};
+  const auto line = run({w.done()}, {kHost, kHost, kHost}, cost);
+  EXPECT_THAT(line.busy, ElementsAre(DoubleEq(6), DoubleEq(6), DoubleEq(3)));
 }
 
 TEST(Simulate, SharesThatFitTogetherDoNotSlowDown) {
