@@ -28,6 +28,8 @@ struct Rates {
   double device_sums = 8e9;   ///< likewise on the compute lane
   double flops = 1e11;        ///< of compute ops that are not in `compute`
   std::map<schedule::OpId, prefetch::Rate> compute;  ///< by op, as measured
+  std::map<schedule::OpId, double> traffic;  ///< bytes per second of host memory that they take
+  double dram = 0;      ///< that host memory gives; 0: not measured, nobody waits for it
   double checks = 0;    ///< per core, of what comes from a drive or goes
                         ///< there; 0: it is not checked
   double op_s = 30e-6;  ///< of every op: threads that are woken
@@ -36,11 +38,12 @@ struct Rates {
   double compute_cores = 0;
   double cpu_cores = 0;
   double copy_cores = 0;
+  double copy_ends = 1;  ///< of a copy, that are in host memory
   double check_cores = 0;
 };
 
-/// Copies of one direction take turns, reads and writes share the drives, and what the host
-/// computes or copies its cores.
+/// Copies of one direction take turns, reads and writes share the drives, what the host computes or
+/// copies its cores, and all of them what its memory gives.
 prefetch::CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes);
 
 }  // namespace sluice::plan
