@@ -20,12 +20,13 @@ Timing timing_of(std::vector<double> seconds);
 inline constexpr int kRepeats = 5;
 inline constexpr int kRounds = 3;
 inline constexpr double kMostSpread = 0.2;
-inline constexpr double kLongWork = 0.25;    ///< it is timed once
+inline constexpr double kLongWork = 0.25;    ///< its second time counts
+inline constexpr double kLongestWork = 2;    ///< its first does
 inline constexpr double kMostSeconds = 0.5;  ///< of one work, then three times have to do
 
-/// `once` does the work and gives its seconds. The first time counts only where it is long: it pays
-/// for what only a first time pays. A round of kRepeats that lie too far apart is tried again, up
-/// to kRounds in all; of these the one that agrees best.
+/// `once` does the work and gives its seconds. The first time pays for what only a first time pays,
+/// and counts only where there is no time for a second. A round of kRepeats that lie too far apart
+/// is tried again, up to kRounds in all; of these the one that agrees best.
 Timing settled(const std::function<double()>& once);
 
 /// Work whose times did not agree.
