@@ -168,11 +168,23 @@ class Look {
   std::vector<Unsteady> unsteady_;
 };
 
+/// On drives.
+Bytes stored_of(const schedule::Setup& setup) {
+  Bytes per_elem = 0;
+  if (setup.homes.offload_optimizer == schedule::OptimizerHome::kNvme) {
+    per_elem += zero::kStateBytesPerElem;
+  }
+  if (setup.homes.offload_param == schedule::ParamHome::kNvme) per_elem += size_of(setup.compute);
+  Bytes elems = 0;
+  for (const zero::Layout& layout : setup.layouts) elems += layout.elems;
+  return per_elem * elems;
+}
+
 /// nullopt: they cannot be measured.
 std::optional<std::vector<nvme::Speed>> look_at_drives(const memory::NvmeTier& nvme,
-                                                       const nvme::Options& aio) {
+                                                       const nvme::Options& aio, Bytes stored) {
   try {
-    return nvme::look_at(nvme.paths, aio);
+    return nvme::look_at(nvme.paths, aio, stored);
   } catch (const Error& error) {
     const bool of_the_drive = error.code == Errc::kIo || error.code == Errc::kBudget;
     if (!of_the_drive) throw;  // the run would be refused for it
@@ -229,7 +241,7 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
   if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = look.copy();
   Calibration found;
   if (setup.uses_nvme()) {
-    if (const auto drives = look_at_drives(nvme, aio)) {
+    if (const auto drives = look_at_drives(nvme, aio, stored_of(setup))) {
       timings.drives = nvme::together(*drives);
       for (const nvme::Speed& drive : *drives) found.speeds.push_back(drive.both());
     }
