@@ -48,9 +48,9 @@ class Look {
     Bytes weights = 0;
     for (const zero::Chunk& c : chunks_of(setup, largest)) chunk_ = std::max(chunk_, c.elems);
     if (largest >= 0) weights = setup.segment_elems(largest) * size_of(setup.compute);
-    elems_ = round_up(bytes / (kArrays * sizeof(float)), kGrain);
+    elems_ = round_up(std::max<Bytes>(bytes / (kArrays * sizeof(float)), 1), kGrain);
     chunk_ = chunk_ == 0 ? elems_ : std::min<std::size_t>(chunk_, elems_);
-    copied_ = round_up(bytes / 2, kAlignment);
+    copied_ = round_up(std::max<Bytes>(bytes / 2, 1), kAlignment);
     piece_ = weights == 0 ? copied_ : std::min(weights, copied_);
   }
 
