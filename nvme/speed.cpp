@@ -17,33 +17,37 @@
 namespace sluice::nvme {
 namespace {
 
-constexpr std::size_t kRequests = 8;  // in the file
-constexpr std::size_t kAtATime = 4;   // as many as a lane of the run has
+constexpr std::size_t kRequests = 8;    // in memory
+constexpr std::size_t kMostFile = 256;  // requests; fewer where filling it takes too long
+constexpr double kFillSeconds = 1.0;
+constexpr std::size_t kAtATime = 4;  // as many as a lane of the run has
+constexpr std::size_t kSingles = 5;
 // Several requests at a time, until there were enough of them or it takes too long.
 constexpr double kWarmSeconds = 0.1;
 constexpr double kLeastSeconds = 0.2;
 constexpr double kMostSeconds = 1.5;
-constexpr std::size_t kEnoughRequests = 64;
+constexpr std::size_t kEnoughRequests = 64;  // or all of a file that is larger
 /// A drive that takes longer than this for one request is not asked for several.
 constexpr double kSlowSeconds = 0.1;
 
 /// One file on one path, and what it is filled with.
 class Look {
  public:
-  Look(const std::string& path, const Options& options)
-      : memory_(allocate_aligned(kRequests * kLookedAt)),
+  Look(const std::string& path, const Options& options, Bytes stored)
+      : most_(std::clamp<std::size_t>(stored / kLookedAt, kRequests, kMostFile)),
+        memory_(allocate_aligned(kRequests * kLookedAt)),
         file_(open_unnamed(nearest_existing(path), options.direct)) {
     std::memset(memory_.get(), 1, kRequests * kLookedAt);
-    file_.preallocate(kRequests * kLookedAt);
+    file_.preallocate(most_ * kLookedAt);
     queue_ = make_queue(options, file_.caching());
   }
 
   Rate rate(Op op) {
-    const double one = seconds_of([&] { request(op, 0).wait(); });
+    const double one = single(op);
     Rate rate{static_cast<double>(kLookedAt) / one, 0};
     if (one > kSlowSeconds) return rate;
-    rate.together = sustained(op, 0, kRequests, [](double seconds, std::size_t done) {
-      return seconds > kMostSeconds || (seconds > kLeastSeconds && done >= kEnoughRequests);
+    rate.together = sustained(op, 0, filled_, [this](double seconds, std::size_t done) {
+      return seconds > kMostSeconds || (seconds > kLeastSeconds && done >= enough());
     });
     rate.alone = std::min(rate.alone, rate.together);  // it came first: out of a cache, perhaps
     return rate;
@@ -52,17 +56,21 @@ class Look {
   double overlap(const Speed& alone) {
     const double r = alone.read.together, w = alone.write.together;
     if (r == 0 || w == 0) return 1;  // too slow to be asked
-    const double wanted = static_cast<double>(kEnoughRequests * kLookedAt) / std::min(r, w);
+    const double wanted = static_cast<double>(enough() * kLookedAt) / std::min(r, w);
     const double most = std::clamp(wanted, kLeastSeconds, kMostSeconds);
     const auto over = [most](double seconds, std::size_t) { return seconds > most; };
-    auto written = std::async(std::launch::async,
-                              [&] { return sustained(Op::kWrite, 0, kRequests / 2, over); });
-    const double read = sustained(Op::kRead, kRequests / 2, kRequests / 2, over);
+    auto written =
+        std::async(std::launch::async, [&] { return sustained(Op::kWrite, 0, filled_ / 2, over); });
+    const double read = sustained(Op::kRead, filled_ / 2, filled_ / 2, over);
     return std::clamp(read / r + written.get() / w, 1.0, 2.0);
   }
   /// Space that was only reserved is paid for at the first write.
   void fill() {
-    for (std::size_t i = 0; i < kRequests; ++i) request(Op::kWrite, i).wait();
+    const Nanos begin = now_ns();
+    const auto time_left = [&] { return to_seconds(now_ns() - begin) < kFillSeconds; };
+    while (filled_ < most_ && (filled_ < kRequests || time_left())) {
+      request(Op::kWrite, filled_++).wait();
+    }
   }
 
  private:
@@ -73,9 +81,22 @@ class Look {
     return std::max(to_seconds(now_ns() - begin), 1e-9);
   }
 
+  /// The median of a few; a slow drive is asked once.
+  double single(Op op) {
+    std::vector<double> seconds;
+    while (seconds.size() < kSingles && (seconds.empty() || seconds.back() <= kSlowSeconds)) {
+      const std::size_t i = seconds.size();
+      seconds.push_back(seconds_of([&] { request(op, i).wait(); }));
+    }
+    std::ranges::sort(seconds);
+    return seconds[seconds.size() / 2];
+  }
+
+  std::size_t enough() const { return std::max(kEnoughRequests, filled_); }
+
   Ticket request(Op op, std::size_t i) {
-    const Bytes offset = i % kRequests * kLookedAt;
-    return queue_->submit({op, &file_, offset, memory_.get() + offset, kLookedAt});
+    std::byte* memory = memory_.get() + i % kRequests * kLookedAt;
+    return queue_->submit({op, &file_, i * kLookedAt, memory, kLookedAt});
   }
 
   /// Once the first burst is over. A slow drive is asked for longer: one that answers in bursts of
@@ -107,6 +128,8 @@ class Look {
     return rate;
   }
 
+  const std::size_t most_;  // requests in the file
+  std::size_t filled_ = 0;  // of them, those that were written
   AlignedBytes memory_;
   File file_;
   std::unique_ptr<IoQueue> queue_;  // last, so that it drains first
@@ -130,13 +153,14 @@ double Speed::both() const {
   return 1 / std::max({1 / r, 1 / w, (1 / r + 1 / w) / overlap});
 }
 
-std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options) {
+std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options,
+                           Bytes stored) {
   std::map<std::uint64_t, Speed> drives;
   std::map<std::uint64_t, double> paths_of;
   for (const std::string& path : paths) {
     const std::uint64_t drive = filesystem_of(path).device;
     if (paths_of[drive]++ > 0) continue;
-    Look look(path, options);
+    Look look(path, options, stored);
     look.fill();
     const Rate write = look.rate(Op::kWrite);
     Speed speed{look.rate(Op::kRead), write};

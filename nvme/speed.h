@@ -13,7 +13,7 @@ namespace sluice::nvme {
 
 /// Bytes per second of one direction.
 struct Rate {
-  double alone = 0;     ///< one request of kLookedAt bytes at a time
+  double alone = 0;     ///< one request of kLookedAt bytes at a time; the median of a few
   double together = 0;  ///< several at a time, once that goes on; 0: too slow to be asked
 };
 struct Speed {
@@ -27,10 +27,13 @@ struct Speed {
 
 inline constexpr Bytes kLookedAt = 4_MiB;
 
-/// Of each path by itself; each drive takes a second, a slow one up to six. Paths of one
-/// filesystem are one drive: it is looked at once, and each of them has an equal part of its speed.
-/// A folder that is not there yet is looked at in its nearest parent.
-std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options);
+/// Of each path by itself; each drive takes one to six seconds. The file is as large as what the
+/// run will have there, `stored`, from 32 MiB to 1 GiB and to what a second can write: caches of
+/// drives that are larger than this, or than what a second and a half fills, are not got past.
+/// Paths of one filesystem are one drive: it is looked at once, and each of them has an equal part
+/// of its speed. A folder that is not there yet is looked at in its nearest parent.
+std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options,
+                           Bytes stored = 0);
 
 /// Of one drive that stands for all of them, striped by both().
 Speed together(const std::vector<Speed>& speeds);

@@ -1,11 +1,13 @@
 /// How long ops take, and what they get in each other's way on.
 ///
-/// Each lane has a rate, and some kinds of ops one of their own; each op an amount of work; each
-/// lane uses a share of some resources (the disk, DRAM, the cores) while one of its ops runs. When
-/// the shares in use on a resource add up to more than one, every op on it slows down alike.
+/// Each lane has a rate, and some kinds of ops one of their own; each op an amount of work. While
+/// an op runs it uses a share of some resources (the disk, DRAM, the cores), less of it when it is
+/// slower. Ops that ask more of a resource than there is slow down alike; who is kept slow by one
+/// resource leaves the others to those beside it.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +22,7 @@ struct Resource {
 
 struct Demand {
   std::uint32_t resource = 0;  ///< index into CostModel::resources
-  double share = 1.0;          ///< of it, that one op of the lane uses at full speed
+  double share = 1.0;          ///< of it, that one op uses at full speed
 };
 
 /// How fast an op that has its resources to itself runs.
@@ -37,22 +39,27 @@ struct Rate {
   }
 };
 
-struct LaneCost : Rate {
+struct OpCost : Rate {
   std::vector<Demand> demands;
+};
+
+struct LaneCost : OpCost {
+  /// So many of the ops that the lane has started are worked on; the others stand behind them, in
+  /// the order in which they were started. Of a stream: one.
+  std::uint32_t at_once = std::numeric_limits<std::uint32_t>::max();
 };
 
 struct CostModel {
   std::vector<Resource> resources;
-  std::vector<LaneCost> lanes;                  ///< by LaneId
-  std::vector<std::optional<Rate>> kinds = {};  ///< by OpKind::id: instead of the lane's
+  std::vector<LaneCost> lanes;                    ///< by LaneId
+  std::vector<std::optional<OpCost>> kinds = {};  ///< by OpKind::id: instead of the lane's
 
-  /// Seconds of one op that has its resources to itself.
-  double seconds(const Op& op) const {
-    if (op.kind.id < kinds.size() && kinds[op.kind.id]) {
-      return kinds[op.kind.id]->seconds(op.cost);
-    }
-    return lanes[op.lane].seconds(op.cost);
+  const OpCost& of(const Op& op) const {
+    if (op.kind.id < kinds.size() && kinds[op.kind.id]) return *kinds[op.kind.id];
+    return lanes[op.lane];
   }
+  /// Of one op that has its resources to itself.
+  double seconds(const Op& op) const { return of(op).seconds(op.cost); }
 };
 
 }  // namespace sluice::prefetch

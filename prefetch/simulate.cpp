@@ -20,7 +20,6 @@ class Clock {
         max_in_flight_(machine.max_in_flight),
         board_(machine.residents, machine.pools, machine.lanes, machine.derive),
         queued_(machine.lanes.size()),
-        in_use_(cost.resources.size(), 0.0),
         running_on_(machine.lanes.size(), 0) {
     line_.busy.assign(machine.lanes.size(), 0.0);
     line_.finished.assign(stream.size(), 0.0);
@@ -43,8 +42,10 @@ class Clock {
   struct Active {
     OpRef op;
     LaneId lane;
+    const OpCost* cost;
     double begin;
-    double left;  // seconds at full speed
+    double left;   // seconds at full speed
+    double speed;  // 1: full
   };
 
   void append() {
@@ -58,19 +59,15 @@ class Clock {
     for (bool progress = true; progress;) {
       progress = false;
       for (LaneId lane = 0; lane < board_.lanes().size(); ++lane) {
+        auto& queue = queued_[lane];
         while (const auto op = board_.next(lane)) {
           progress = true;
-          if (board_.lanes()[lane].issue == Issue::kFifo) {
-            board_.issued(*op);
-            queued_[lane].push_back(*op);
-          } else {
-            begin(*op, lane);
-          }
+          if (board_.lanes()[lane].issue == Issue::kFifo) board_.issued(*op);
+          queue.push_back(*op);
         }
-        // A stream runs one op at a time, when the events that it waits for have been reached.
-        auto& queue = queued_[lane];
-        if (!queue.empty() && running_on_[lane] == 0 &&
-            board_.stream_waits(queue.front()).empty()) {
+        // Behind those before it, when the events that a stream waits for have been reached.
+        while (!queue.empty() && running_on_[lane] < at_once(lane) &&
+               board_.stream_waits(queue.front()).empty()) {
           begin(queue.front(), lane);
           queue.pop_front();
           progress = true;
@@ -79,32 +76,64 @@ class Clock {
     }
   }
 
-  void begin(OpRef op, LaneId lane) {
-    if (observer_ != nullptr) observer_->begins(board_, op);
-    for (const Demand& d : cost_.lanes[lane].demands) in_use_[d.resource] += d.share;
-    ++running_on_[lane];
-    active_.push_back({op, lane, now_, cost_.seconds(board_.op(op))});
+  std::uint32_t at_once(LaneId lane) const {
+    return board_.lanes()[lane].issue == Issue::kFifo ? 1 : cost_.lanes[lane].at_once;
   }
 
-  double speed(const Active& a) const {
-    double speed = 1.0;
-    for (const Demand& d : cost_.lanes[a.lane].demands) {
-      if (in_use_[d.resource] > 1.0) speed = std::min(speed, 1.0 / in_use_[d.resource]);
+  void begin(OpRef op, LaneId lane) {
+    if (observer_ != nullptr) observer_->begins(board_, op);
+    const OpCost& cost = cost_.of(board_.op(op));
+    ++running_on_[lane];
+    active_.push_back({op, lane, &cost, now_, cost_.seconds(board_.op(op)), 1.0});
+  }
+
+  /// All get faster together until a resource is used up; those on it stay there, and the others
+  /// share what is left of theirs.
+  void set_speeds() {
+    open_.clear();
+    for (Active& a : active_) open_.push_back(&a);
+    free_.assign(cost_.resources.size(), 1.0);
+    while (!open_.empty()) {
+      asked_.assign(cost_.resources.size(), 0.0);
+      for (const Active* a : open_) {
+        for (const Demand& d : a->cost->demands) asked_[d.resource] += d.share;
+      }
+      double speed = 1.0;
+      std::size_t scarcest = free_.size();
+      for (std::size_t r = 0; r < free_.size(); ++r) {
+        if (asked_[r] * speed <= free_[r]) continue;
+        speed = free_[r] / asked_[r];
+        scarcest = r;
+      }
+      const auto stays = [&](const Active* a) {
+        return scarcest == free_.size() ||
+               std::ranges::any_of(a->cost->demands, [&](const Demand& d) {
+                 return d.resource == scarcest && d.share > 0;
+               });
+      };
+      for (Active* a : open_) {
+        if (!stays(a)) continue;
+        a->speed = speed;
+        for (const Demand& d : a->cost->demands) {
+          free_[d.resource] = std::max(0.0, free_[d.resource] - d.share * speed);
+        }
+      }
+      std::erase_if(open_, stays);
     }
-    return speed;
   }
 
   void advance() {
+    set_speeds();
     double step = std::numeric_limits<double>::infinity();
     std::size_t first = 0;
     for (std::size_t i = 0; i < active_.size(); ++i) {
-      const double need = active_[i].left / speed(active_[i]);
+      const double need = active_[i].left / active_[i].speed;
       if (need < step) {
         step = need;
         first = i;
       }
     }
-    for (Active& a : active_) a.left = std::max(0.0, a.left - step * speed(a));
+    for (Active& a : active_) a.left = std::max(0.0, a.left - step * a.speed);
     for (LaneId lane = 0; lane < running_on_.size(); ++lane) {
       if (running_on_[lane] > 0) line_.busy[lane] += step;
     }
@@ -115,11 +144,6 @@ class Clock {
   void end(std::size_t i) {
     const Active a = active_[i];
     active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (active_.empty()) {
-      std::fill(in_use_.begin(), in_use_.end(), 0.0);  // no rounding is carried on
-    } else {
-      for (const Demand& d : cost_.lanes[a.lane].demands) in_use_[d.resource] -= d.share;
-    }
     --running_on_[a.lane];
     line_.spans.push_back({a.op, a.lane, a.begin, now_});
     if (observer_ != nullptr) observer_->ends(board_, a.op);
@@ -136,10 +160,12 @@ class Clock {
   Scoreboard board_;
   std::size_t appended_ = 0;
   double now_ = 0;
-  std::vector<std::deque<OpRef>> queued_;  // per fifo lane: issued, not begun
-  std::vector<double> in_use_;             // per resource
+  std::vector<std::deque<OpRef>> queued_;  // per lane: started, its turn has not come
   std::vector<std::uint32_t> running_on_;  // per lane
   std::vector<Active> active_;
+  // Of set_speeds(): without a speed yet; what is left of each resource, and asked of it.
+  std::vector<Active*> open_;
+  std::vector<double> free_, asked_;
   Timeline line_;
 };
 

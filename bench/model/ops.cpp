@@ -82,20 +82,26 @@ struct World {
   World(const std::string& family, std::int64_t tokens, at::ScalarType type)
       : d(decoder_of(family)), n(tokens), dtype(type) {
     const DType compute = dtype == at::kFloat ? DType::kF32 : DType::kBf16;
-    buffer.resize(shape::kept_of(d, n, compute).bytes + 64);
-    const auto at = reinterpret_cast<std::uintptr_t>(buffer.data());
-    kept = model::kept_views(d, n, compute, buffer.data() + (64 - at % 64));
+    kept = model::kept_views(d, n, compute, room(shape::kept_of(d, n, compute).bytes));
+    logits = model::kept_logits_views(d, n, kLossChunk, compute,
+                                      room(shape::kept_logits_of(d, n, kLossChunk, compute).bytes));
     positions.copy_(at::arange(kSeq).expand({n / kSeq, kSeq}));
     places.positions_BS = positions;
     for (std::int64_t row = 0; row < n / kSeq; ++row)
       places.documents.all.push_back({row, 0, kSeq});
   }
 
+  std::byte* room(Bytes bytes) {
+    std::byte* begin = buffers.emplace_back(bytes + 64).data();
+    return begin + (64 - reinterpret_cast<std::uintptr_t>(begin) % 64);
+  }
+
   const shape::Decoder d;
   const std::int64_t n;
   const at::ScalarType dtype;
-  std::vector<std::byte> buffer;
+  std::vector<std::vector<std::byte>> buffers;
   model::KeptLayer kept;
+  std::vector<at::Tensor> logits;
   Params embed{d, shape::BlockKind::kEmbed, dtype}, layer{d, shape::BlockKind::kLayer, dtype},
       head{d, shape::BlockKind::kHead, dtype};
   at::Tensor ids = at::randint(d.vocab, {n / kSeq, kSeq}, at::TensorOptions(at::kLong));
@@ -127,10 +133,16 @@ std::vector<Op> block_ops() {
       {"layer backward",
        [](World& w) { layer_backward(w.d, w.layer, w.places, w.x, w.dy, kAll, w.layer, w.dx); }},
       {"head, whole",
-       [](World& w) { head_train(w.d, w.head, w.x, w.ids, w.scale, kAll, w.head, w.dx, w.loss); }},
+       [](World& w) {
+         head_train(w.d, w.head, w.x, w.ids, w.scale, kAll, {}, w.head, w.dx, w.loss);
+       }},
       {"head, in chunks",
        [](World& w) {
-         head_train(w.d, w.head, w.x, w.ids, w.scale, kLossChunk, w.head, w.dx, w.loss);
+         head_train(w.d, w.head, w.x, w.ids, w.scale, kLossChunk, {}, w.head, w.dx, w.loss);
+       }},
+      {"head, in kept chunks",
+       [](World& w) {
+         head_train(w.d, w.head, w.x, w.ids, w.scale, kLossChunk, w.logits, w.head, w.dx, w.loss);
        }},
       {"head, loss alone",
        [](World& w) { head_loss(w.d, w.head, w.x, w.ids, kLossChunk, w.loss); }},
@@ -174,7 +186,8 @@ std::vector<Op> row_ops(const World& w) {
        [=](World& o) {
          model::Softmax softmax(o.ids);
          const model::Columns all{0, o.d.vocab};
-         softmax.gradient(all, softmax.add(all, logits), o.scale).to(logits.scalar_type());
+         softmax.add(all, logits);
+         softmax.gradient(all, logits, o.scale);
        }},
   };
   if (w.d.positions == shape::Positions::kRotary) {

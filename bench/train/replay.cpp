@@ -78,12 +78,12 @@ std::vector<double> replayed(const train::Session& session, const Trace& trace, 
   std::vector<std::shared_ptr<const prefetch::Program>> stream;
   for (const auto& of_step : costs) stream.push_back(step.with_costs(of_step));
   prefetch::CostModel model;  // a "FLOP" is a second, on every lane
-  model.lanes.assign(plan.lanes.size(), {{.flops_per_second = 1}, {}});
-  // Copies of one direction take turns, and a span begins with the copy's turn.
+  prefetch::LaneCost timed;
+  timed.flops_per_second = 1;
+  model.lanes.assign(plan.lanes.size(), timed);
+  // A span begins with the copy's turn.
   for (const auto lane : {schedule::LaneKind::kHostToDevice, schedule::LaneKind::kDeviceToHost}) {
-    model.lanes[schedule::lane_of(lane)].demands = {
-        {static_cast<std::uint32_t>(model.resources.size()), 1.0}};
-    model.resources.push_back({plan.lanes[schedule::lane_of(lane)].name});
+    model.lanes[schedule::lane_of(lane)].at_once = 1;
   }
   const auto line =
       prefetch::simulate({plan.catalog.residents, plan.catalog.pools, plan.lanes}, stream, model);

@@ -1,6 +1,7 @@
 #include "engine/base/machine.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -13,6 +14,11 @@ std::optional<std::string> cpu_model() {
     if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
   }
   return std::nullopt;
+}
+
+Bytes last_cache() {
+  const long bytes = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? static_cast<Bytes>(bytes) : 0;
 }
 
 double processor_seconds() {

@@ -161,13 +161,19 @@ std::vector<OpId> ops_of(const Setup& setup, shape::BlockKind kind) {
   return {};
 }
 
-/// A first run of an op this long tells how long it takes; of a shorter one, the shortest of three,
-/// because a first run pays for more than itself.
-constexpr double kLongOp = 0.25;  // seconds
+/// What an op has to read and to write.
+Bytes bytes_of(const OpBytes& op) {
+  Bytes bytes = 0;
+  for (const schedule::OperandSpec& spec : schedule::row_of(op.id).operands) {
+    const Bytes times = spec.access == schedule::Access::kUpdate ? 2 : 1;
+    for (const OpBytes::Bytes operand : op.all(spec.name)) bytes += times * operand.size();
+  }
+  return bytes;
+}
 
 struct OpCost {
   tensor::Usage used;
-  double seconds = 0;
+  train::Timing time;
 };
 
 OpCost cost_of(gpu::Stream& stream, const Setup& setup, const train::Numerics& numerics,
@@ -180,11 +186,8 @@ OpCost cost_of(gpu::Stream& stream, const Setup& setup, const train::Numerics& n
     end.ticket().wait();
     return gpu::seconds_between(begin, end);
   };
-  double seconds = seconds_of_one();
-  for (int again = 0; again < 2 && seconds < kLongOp; ++again) {
-    seconds = std::min(seconds, seconds_of_one());
-  }
-  return {arena.peak(), seconds};
+  const train::Timing time = train::settled(seconds_of_one);
+  return {arena.peak(), time};
 }
 
 }  // namespace
@@ -204,11 +207,16 @@ train::Measured ModelOps::measure(gpu::Stream& stream) {
     for (const OpId id : ops_of(setup_, block.kind)) {
       for (const Rows rows : rows_of(setup_, block.kind)) {
         Scratch scratch(stream, setup_.sharing);
-        const OpCost cost =
-            cost_of(stream, setup_, numerics_, scratch_op(setup_, block, id, rows, scratch));
-        measured.seconds.emplace(id, cost.seconds);  // of whole rows, which come first
-        measured.workspace.main = std::max(measured.workspace.main, cost.used.main);
+        const OpBytes op = scratch_op(setup_, block, id, rows, scratch);
+        const OpCost cost = cost_of(stream, setup_, numerics_, op);
         measured.workspace.side = std::max(measured.workspace.side, cost.used.side);
+        measured.workspace.main = std::max(measured.workspace.main, cost.used.main);
+        if (!measured.seconds.emplace(id, cost.time.seconds).second) continue;
+        // Of whole rows, which come first.
+        measured.bytes[id] = bytes_of(op);
+        if (cost.time.spread > train::kMostSpread) {
+          measured.unsteady.push_back({schedule::kind_of(id).name, cost.time.spread});
+        }
       }
     }
   }

@@ -46,7 +46,7 @@ Hiding hide_drives(const prefetch::Program& step, const schedule::Setup& setup,
     if (op.lane == schedule::lane_of(LaneKind::kCompute)) {
       computing.add(op, seconds, micro_batches);
     } else if (is_of_drives(op)) {
-      for (const prefetch::Demand& demand : cost.lanes[op.lane].demands) {
+      for (const prefetch::Demand& demand : cost.of(op).demands) {
         drives[demand.resource].add(op, seconds * demand.share, micro_batches);
       }
     }

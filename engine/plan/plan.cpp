@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/plan/choose.h"
@@ -11,6 +13,7 @@
 #include "engine/plan/hiding.h"
 #include "engine/plan/placements.h"
 #include "engine/plan/refusal.h"
+#include "prefetch/simulate.h"
 
 namespace sluice::plan {
 namespace {
@@ -31,16 +34,21 @@ bool has_all(Candidate& candidate) {
   return candidate.chooser->choose(endless).slots == candidate.choice.slots;
 }
 
+/// Of each lane, and which is the busiest.
+void set_busy(Forecast& forecast, const Plan& plan, const std::vector<double>& busy) {
+  forecast.busy = busy;
+  const auto busiest = std::max_element(busy.begin(), busy.end());
+  forecast.bound = plan.lanes[static_cast<std::size_t>(busiest - busy.begin())].name;
+  forecast.bound_share = forecast.step_s > 0 ? std::min(1.0, *busiest / forecast.step_s) : 0;
+}
+
 Forecast forecast(Candidate& candidate, const prefetch::CostModel& cost) {
   Forecast forecast;
   const Plan& plan = *candidate.draft;
   const auto step = candidate.chooser->trials().look(candidate.choice.slots);
   if (!step) return forecast;
   forecast.step_s = step->seconds;
-  forecast.busy = step->busy;
-  const auto busiest = std::max_element(step->busy.begin(), step->busy.end());
-  forecast.bound = plan.lanes[static_cast<std::size_t>(busiest - step->busy.begin())].name;
-  forecast.bound_share = step->seconds > 0 ? std::min(1.0, *busiest / step->seconds) : 0;
+  set_busy(forecast, plan, step->busy);
   forecast.hiding = hide_drives(*plan.programs.step, plan.setup, cost);
   forecast.has_all = has_all(candidate);
   return forecast;
@@ -106,6 +114,23 @@ Bytes moved(const prefetch::Program& program, schedule::LaneKind lane) {
     if (op.lane == schedule::lane_of(lane)) bytes += op.cost.bytes;
   }
   return static_cast<Bytes>(bytes);
+}
+
+prefetch::SteadyStep serial_step(const Plan& plan, const prefetch::CostModel& cost) {
+  prefetch::SteadyStep step{prefetch::serial_seconds(std::span(&plan.programs.step, 1), cost),
+                            std::vector<double>(plan.lanes.size(), 0.0)};
+  for (const prefetch::Op& op : plan.programs.step->ops()) step.busy[op.lane] += cost.seconds(op);
+  return step;
+}
+
+Forecast serial_forecast(const Plan& plan, const prefetch::CostModel& cost) {
+  const prefetch::SteadyStep step = serial_step(plan, cost);
+  Forecast forecast;
+  forecast.step_s = step.seconds;
+  set_busy(forecast, plan, step.busy);
+  forecast.hiding = hide_drives(*plan.programs.step, plan.setup, cost);
+  forecast.has_all = true;
+  return forecast;
 }
 
 std::optional<prefetch::SteadyStep> steady_step(const Plan& plan, const prefetch::CostModel& cost) {

@@ -140,8 +140,14 @@ Prospects prospects(const Plan& plan, const schedule::Setup& asked, std::int64_t
 /// Bytes that a program moves on a lane, when it skips nothing.
 Bytes moved(const prefetch::Program& program, schedule::LaneKind lane);
 
-/// The plan's steady step on other costs. nullopt: the step is too long for one more look.
+/// The plan's step on other costs, op by op; and the steady one, overlapped. nullopt: the step is
+/// too long for one more look.
+prefetch::SteadyStep serial_step(const Plan& plan, const prefetch::CostModel& cost);
 std::optional<prefetch::SteadyStep> steady_step(const Plan& plan, const prefetch::CostModel& cost);
+
+/// Of the plan's step, its ops one after the other. More memory or another order of the update give
+/// it nothing.
+Forecast serial_forecast(const Plan& plan, const prefetch::CostModel& cost);
 
 /// For people: per tier the minimum and what is planned, the slots of each pool, the simulated
 /// step, and when it has worn out drives of an `endurance`.

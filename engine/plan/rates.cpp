@@ -6,7 +6,9 @@
 namespace sluice::plan {
 
 using prefetch::CostModel;
+using prefetch::Demand;
 using prefetch::LaneCost;
+using prefetch::OpCost;
 using prefetch::Rate;
 using schedule::LaneKind;
 using schedule::OpId;
@@ -15,24 +17,33 @@ namespace {
 
 enum Resource : std::uint32_t {
   kCores,
-  kTowardsDevice,
-  kFromDevice,
+  kDram,  // of the host
   kDrives,
   kReads,  // of drives: both directions may do more at once than one alone
   kWrites
 };
+
+/// Of a sum: it and the contribution are read, and it is written; ops count the sum twice.
+constexpr double kSumTraffic = 1.5;
+
+/// Of what host memory gives, for so many bytes per second.
+Demand dram(double bytes_per_second, const Rates& rates) {
+  return {kDram, rates.dram > 0 ? std::min(1.0, bytes_per_second / rates.dram) : 0};
+}
 
 /// A transfer, and before or behind it its check, which takes a core and leaves the drives to
 /// others meanwhile.
 void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Rates& rates) {
   const double drives = t.together > t.alone ? t.alone / t.together : 1.0;
   lane.bytes_per_second = t.alone;
-  lane.demands = {{kDrives, drives / rates.nvme_overlap}, {direction, drives}};
+  lane.demands = {
+      {kDrives, drives / rates.nvme_overlap}, {direction, drives}, dram(t.alone, rates)};
   if (rates.checks <= 0 || t.alone <= 0) return;
   const double transferring = 1 / (1 + t.alone / rates.checks);  // share of the op's time
   lane.bytes_per_second = t.alone * transferring;
   lane.demands = {{kDrives, drives / rates.nvme_overlap * transferring},
                   {direction, drives * transferring},
+                  dram(t.alone * transferring, rates),
                   {kCores, rates.check_cores * (1 - transferring)}};
 }
 
@@ -40,8 +51,8 @@ void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Ra
 
 CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   CostModel cost;
-  cost.resources = {{"cores"},  {"towards the device"}, {"from the device"},
-                    {"drives"}, {"reads of drives"},    {"writes of drives"}};
+  cost.resources = {
+      {"cores"}, {"host memory"}, {"drives"}, {"reads of drives"}, {"writes of drives"}};
   LaneCost idle;
   idle.latency_s = rates.op_s;
   cost.lanes.assign(lanes.size(), idle);
@@ -49,22 +60,31 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   lane(LaneKind::kCompute).flops_per_second = rates.flops;
   lane(LaneKind::kCompute).bytes_per_second = rates.device_sums;
   lane(LaneKind::kCompute).demands = {{kCores, rates.compute_cores}};
-  lane(LaneKind::kHostToDevice).bytes_per_second = rates.copy;
-  lane(LaneKind::kHostToDevice).demands = {{kTowardsDevice, 1.0}, {kCores, rates.copy_cores}};
-  lane(LaneKind::kDeviceToHost).bytes_per_second = rates.copy;
-  lane(LaneKind::kDeviceToHost).demands = {{kFromDevice, 1.0}, {kCores, rates.copy_cores}};
+  for (const LaneKind direction : {LaneKind::kHostToDevice, LaneKind::kDeviceToHost}) {
+    lane(direction).bytes_per_second = rates.copy;
+    lane(direction).demands = {{kCores, rates.copy_cores},
+                               dram(rates.copy * rates.copy_ends, rates)};
+    lane(direction).at_once = 1;  // copies of one direction stand on one stream
+  }
   set_drive(lane(LaneKind::kNvmeRead), rates.nvme_read, kReads, rates);
   set_drive(lane(LaneKind::kNvmeWrite), rates.nvme_write, kWrites, rates);
   lane(LaneKind::kCpu).bytes_per_second = rates.sums;
-  lane(LaneKind::kCpu).demands = {{kCores, rates.cpu_cores}};
+  lane(LaneKind::kCpu).demands = {{kCores, rates.cpu_cores}, dram(kSumTraffic * rates.sums, rates)};
 
   cost.kinds.assign(static_cast<std::size_t>(OpId::kCount), std::nullopt);
-  const auto bytes = [&](OpId id) -> auto& {
-    return cost.kinds[static_cast<std::size_t>(id)];
+  const auto rate_of = [&](OpId id, double cores, double traffic, const Rate& rate) {
+    cost.kinds[static_cast<std::size_t>(id)] =
+        OpCost{rate, {{kCores, cores}, dram(traffic, rates)}};
   };
-  bytes(OpId::kAdam) = Rate{rates.adam, 0, rates.op_s};
-  bytes(OpId::kInitState) = Rate{rates.first_values, 0, rates.op_s};
-  for (const auto& [id, rate] : rates.compute) cost.kinds[static_cast<std::size_t>(id)] = rate;
+  const bool by_host = rates.updates == LaneKind::kCpu;
+  rate_of(OpId::kAdam, by_host ? rates.cpu_cores : rates.compute_cores,
+          by_host || rates.compute_cores > 0 ? rates.adam : 0, {rates.adam, 0, rates.op_s});
+  rate_of(OpId::kInitState, rates.cpu_cores, rates.first_values,
+          {rates.first_values, 0, rates.op_s});
+  for (const auto& [id, rate] : rates.compute) {
+    const auto traffic = rates.traffic.find(id);
+    rate_of(id, rates.compute_cores, traffic == rates.traffic.end() ? 0 : traffic->second, rate);
+  }
   return cost;
 }
 

@@ -20,13 +20,16 @@ struct Rates {
   double copy = 8e9;     ///< bytes per second, device to host and back; each way does one at a time
   Throughput nvme_read;  ///< 0: not measured, costs nothing
   Throughput nvme_write;
-  double nvme_overlap = 1;    ///< of reads and writes at once: see nvme::Speed
-  double adam = 8e9;          ///< bytes per second, as ops count them, where the optimizer works
+  double nvme_overlap = 1;  ///< of reads and writes at once: see nvme::Speed
+  double adam = 8e9;        ///< bytes per second, as ops count them, where the optimizer works
+  schedule::LaneKind updates = schedule::LaneKind::kCpu;  ///< there
   double first_values = 8e9;  ///< the same of `init state`, which is the host's
   double sums = 8e9;          ///< of sums and norms of gradients on the host
   double device_sums = 8e9;   ///< likewise on the compute lane
   double flops = 1e11;        ///< of compute ops that are not in `compute`
   std::map<schedule::OpId, prefetch::Rate> compute;  ///< by op, as measured
+  std::map<schedule::OpId, double> traffic;  ///< bytes per second of host memory that they take
+  double dram = 0;      ///< that host memory gives; 0: not measured, nobody waits for it
   double checks = 0;    ///< per core, of what comes from a drive or goes
                         ///< there; 0: it is not checked
   double op_s = 30e-6;  ///< of every op: threads that are woken
@@ -35,11 +38,12 @@ struct Rates {
   double compute_cores = 0;
   double cpu_cores = 0;
   double copy_cores = 0;
+  double copy_ends = 1;  ///< of a copy, that are in host memory
   double check_cores = 0;
 };
 
-/// Copies of one direction share a link, reads and writes the drives, and what the host computes
-/// or copies its cores.
+/// Copies of one direction take turns, reads and writes share the drives, what the host computes or
+/// copies its cores, and all of them what its memory gives.
 prefetch::CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes);
 
 }  // namespace sluice::plan

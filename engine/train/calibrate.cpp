@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <iterator>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,7 +15,9 @@
 #include "engine/base/clock.h"
 #include "engine/base/cores.h"
 #include "engine/base/error.h"
+#include "engine/base/host_memory.h"
 #include "engine/base/log.h"
+#include "engine/base/machine.h"
 #include "engine/zero/chunk.h"
 #include "gpu/arithmetic.h"
 #include "gpu/device.h"
@@ -34,69 +40,151 @@ double seconds_of(Work work) {
   return std::max(to_seconds(now_ns() - begin), 1e-9);
 }
 
-/// The first run pays for what only a first run pays.
-template <class Work>
-double second_time(Work work) {
-  work();
-  return seconds_of(work);
-}
+/// Looks, and notes what would not hold still.
+class Look {
+ public:
+  Look(const schedule::Setup& setup, Bytes bytes) {
+    const int largest = largest_segment(setup);
+    Bytes weights = 0;
+    for (const zero::Chunk& c : chunks_of(setup, largest)) chunk_ = std::max(chunk_, c.elems);
+    if (largest >= 0) weights = setup.segment_elems(largest) * size_of(setup.compute);
+    elems_ = round_up(std::max<Bytes>(bytes / (kArrays * sizeof(float)), 1), kGrain);
+    chunk_ = chunk_ == 0 ? elems_ : std::min<std::size_t>(chunk_, elems_);
+    copied_ = round_up(std::max<Bytes>(bytes / 2, 1), kAlignment);
+    piece_ = weights == 0 ? copied_ : std::min(weights, copied_);
+  }
 
-double copy_seconds() {
-  gpu::DeviceHeap heap(kCopied);
-  const gpu::DeviceBlock device = heap.allocate(kCopied);
-  const gpu::PinnedSlab host(kCopied);
-  std::memset(host.data(), 1, kCopied);
-  gpu::Stream stream("copy");
-  return second_time([&] { stream.copy(device.data(), host.data(), kCopied).ticket().wait(); });
-}
+  std::size_t elems() const { return elems_; }
+  Bytes copied() const { return copied_; }
+  /// Of the weights in `touch`: what each array is read and written once.
+  Bytes touched() const { return (kArrays - 1) * elems_ * sizeof(float); }
+  const std::vector<Unsteady>& unsteady() const { return unsteady_; }
 
-ArithmeticTimings time_host(const cpu_adam::Optimizer& optimizer) {
-  std::vector<float> master(kUpdated), m(kUpdated), v(kUpdated);
-  const std::vector<float> gradient(kUpdated, 1.0F);
-  const std::span<const float> contribution(gradient);
-  const cpu_adam::Hyper hyper;
-  const double update = second_time([&] {
-    optimizer.update(hyper, {master, m, v}, contribution, {});
-  });
-  const double sum = second_time([&] { optimizer.accumulate(m, contribution); });
-  return {update, sum};
-}
+  double copy() {
+    gpu::DeviceHeap heap(copied_);
+    const gpu::DeviceBlock device = heap.allocate(copied_);
+    const gpu::PinnedSlab host(copied_);
+    std::memset(host.data(), 1, copied_);
+    gpu::Stream stream("copy");
+    stream.copy(device.data(), host.data(), copied_).ticket().wait();  // its pages are made
+    return timed("copies", [&] {
+      return seconds_of([&] {
+        Ticket last;
+        for (Bytes at = 0; at < copied_; at += piece_) {
+          const Bytes n = std::min(piece_, copied_ - at);
+          last = stream.copy(device.data() + at, host.data() + at, n).ticket();
+        }
+        last.wait();
+      });
+    });
+  }
 
-/// Of what it does, by its own clock.
-template <class Work>
-double second_time(gpu::Stream& stream, Work work) {
-  stream.run(work);
-  const gpu::Event begin = stream.record();
-  stream.run(work);
-  const gpu::Event end = stream.record();
-  end.ticket().wait();
-  return std::max(gpu::seconds_between(begin, end), 1e-9);
-}
+  ArithmeticTimings host(const cpu_adam::Optimizer& optimizer, double* touch) {
+    std::vector<float> master(elems_), m(elems_), v(elems_);
+    const std::vector<float> gradient(elems_, 1.0F);
+    const cpu_adam::State state{master, m, v};
+    *touch = timed("memory", [&] {
+      return seconds_of([&] {
+        for (const std::span<float> of : {state.master, state.m, state.v}) negate(optimizer, of);
+      });
+    });
+    return arithmetic("host", optimizer, state, gradient,
+                      [](const auto& work) { return seconds_of(work); });
+  }
 
-ArithmeticTimings time_device(const cpu_adam::Optimizer& optimizer) {
-  constexpr Bytes kBytes = kUpdated * sizeof(float);
-  gpu::DeviceHeap heap(4 * kBytes);
-  std::vector<gpu::DeviceBlock> blocks;
-  gpu::Stream stream("arithmetic");
-  const gpu::Arithmetic device(optimizer);
-  const auto zeros = [&] {
-    const std::span bytes(blocks.emplace_back(heap.allocate(kBytes)).data(), kBytes);
-    stream.run([&device, bytes] { device.fill(bytes, std::byte{0}); });
-    return std::span(reinterpret_cast<float*>(bytes.data()), kUpdated);
-  };
-  const cpu_adam::State state{zeros(), zeros(), zeros()};
-  const std::span<const float> gradient = zeros();
-  const double update =
-      second_time(stream, [&] { device.update(cpu_adam::Hyper{}, state, gradient, {}); });
-  const double sum = second_time(stream, [&] { device.accumulate(state.m, gradient); });
-  return {update, sum};
+  ArithmeticTimings device(const cpu_adam::Optimizer& optimizer) {
+    const Bytes bytes = elems_ * sizeof(float);
+    gpu::DeviceHeap heap(kArrays * round_up(bytes, kAlignment));
+    std::vector<gpu::DeviceBlock> blocks;
+    gpu::Stream stream("arithmetic");
+    const gpu::Arithmetic device(optimizer);
+    const auto zeros = [&] {
+      const std::span of(blocks.emplace_back(heap.allocate(bytes)).data(), bytes);
+      stream.run([&device, of] { device.fill(of, std::byte{0}); });
+      return std::span(reinterpret_cast<float*>(of.data()), elems_);
+    };
+    const cpu_adam::State state{zeros(), zeros(), zeros()};
+    const std::span<const float> gradient = zeros();
+    // By the device's own clock.
+    return arithmetic("device", device, state, gradient, [&](const auto& work) {
+      const gpu::Event begin = stream.record();
+      stream.run(work);
+      const gpu::Event end = stream.record();
+      end.ticket().wait();
+      return std::max(gpu::seconds_between(begin, end), 1e-9);
+    });
+  }
+
+ private:
+  static constexpr Bytes kArrays = 4;  // master, m, v, gradient
+  static constexpr std::size_t kGrain = 4096;
+
+  static int largest_segment(const schedule::Setup& setup) {
+    int largest = -1;
+    for (int i = 0; i < static_cast<int>(setup.layouts.size()); ++i) {
+      if (largest < 0 || setup.segment_elems(i) > setup.segment_elems(largest)) largest = i;
+    }
+    return largest;
+  }
+  static std::span<const zero::Chunk> chunks_of(const schedule::Setup& setup, int segment) {
+    if (segment < 0 || setup.chunks.empty()) return {};
+    return setup.chunks[static_cast<std::size_t>(segment)];
+  }
+
+  /// Each byte is read and written once, by all threads.
+  static void negate(const cpu_adam::Optimizer& optimizer, std::span<float> of) {
+    optimizer.for_grains(of.size(), [&](std::size_t begin, std::size_t end) {
+      for (float& x : of.subspan(begin, end - begin)) x = -x;
+    });
+  }
+
+  template <class Arithmetic, class Clock>
+  ArithmeticTimings arithmetic(const char* whose, const Arithmetic& does,
+                               const cpu_adam::State& state, std::span<const float> gradient,
+                               const Clock& clock) {
+    const auto update = [&] {
+      for (std::size_t at = 0; at < elems_; at += chunk_) {
+        const std::size_t n = std::min(chunk_, elems_ - at);
+        does.update(cpu_adam::Hyper{},
+                    {state.master.subspan(at, n), state.m.subspan(at, n), state.v.subspan(at, n)},
+                    gradient.subspan(at, n), {});
+      }
+    };
+    const auto sum = [&] { does.accumulate(state.m, gradient); };
+    ArithmeticTimings timings;
+    timings.update = timed(fmt::format("adam of the {}", whose), [&] { return clock(update); });
+    timings.sum = timed(fmt::format("sums of the {}", whose), [&] { return clock(sum); });
+    return timings;
+  }
+
+  double timed(std::string what, const std::function<double()>& once) {
+    const Timing timing = settled(once);
+    if (timing.spread > kMostSpread) unsteady_.push_back({std::move(what), timing.spread});
+    return timing.seconds;
+  }
+
+  std::size_t elems_, chunk_ = 0;
+  Bytes copied_, piece_;
+  std::vector<Unsteady> unsteady_;
+};
+
+/// On drives.
+Bytes stored_of(const schedule::Setup& setup) {
+  Bytes per_elem = 0;
+  if (setup.homes.offload_optimizer == schedule::OptimizerHome::kNvme) {
+    per_elem += zero::kStateBytesPerElem;
+  }
+  if (setup.homes.offload_param == schedule::ParamHome::kNvme) per_elem += size_of(setup.compute);
+  Bytes elems = 0;
+  for (const zero::Layout& layout : setup.layouts) elems += layout.elems;
+  return per_elem * elems;
 }
 
 /// nullopt: they cannot be measured.
 std::optional<std::vector<nvme::Speed>> look_at_drives(const memory::NvmeTier& nvme,
-                                                       const nvme::Options& aio) {
+                                                       const nvme::Options& aio, Bytes stored) {
   try {
-    return nvme::look_at(nvme.paths, aio);
+    return nvme::look_at(nvme.paths, aio, stored);
   } catch (const Error& error) {
     const bool of_the_drive = error.code == Errc::kIo || error.code == Errc::kBudget;
     if (!of_the_drive) throw;  // the run would be refused for it
@@ -111,11 +199,20 @@ Throughput throughput(const nvme::Rate& rate) {
 
 }  // namespace
 
+Bytes looked_at(Bytes last_cache, Bytes available) {
+  constexpr Bytes kLeast = 16_MiB, kMost = 512_MiB;
+  constexpr Bytes kTimes = 4, kShares = 8;
+  return std::min(std::clamp(kTimes * last_cache, kLeast, kMost), available / kShares);
+}
+
 plan::Rates rates_of(const Timings& timings, bool updates_on_device) {
   plan::Rates rates;
-  const auto updated = [](Bytes per_elem) { return static_cast<double>(kUpdated * per_elem); };
+  const auto updated = [&](Bytes per_elem) {
+    return static_cast<double>(timings.elems * per_elem);
+  };
   const auto& device = timings.device ? *timings.device : timings.host;
   const auto& optimizer = updates_on_device ? device : timings.host;
+  if (updates_on_device) rates.updates = schedule::LaneKind::kCompute;
   rates.adam = updated(zero::kUpdateBytesPerElem) / optimizer.update;
   rates.first_values = updated(zero::kUpdateBytesPerElem) / timings.host.update;
   // As ops count it: a sum in fp32, read and written.
@@ -126,22 +223,25 @@ plan::Rates rates_of(const Timings& timings, bool updates_on_device) {
     rates.nvme_write = throughput(timings.drives->write);
     rates.nvme_overlap = timings.drives->overlap;
   }
-  if (timings.copy > 0) rates.copy = static_cast<double>(kCopied) / timings.copy;
+  if (timings.copy > 0) rates.copy = static_cast<double>(timings.copied) / timings.copy;
+  if (timings.touch > 0) rates.dram = 2 * static_cast<double>(timings.touched) / timings.touch;
   return rates;
 }
 
-Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics,
-                      const std::map<schedule::OpId, double>& ops,
+Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, const Measured& ops,
                       const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,
                       const nvme::Options& aio) {
   const cpu_adam::Optimizer optimizer(cpu_adam);
-  Timings timings{.host = time_host(optimizer)};
+  const Bytes free = std::min(host_memory().available, gpu::free_memory());
+  Look look(setup, looked_at(last_cache(), free));
+  Timings timings{.copied = look.copied(), .elems = look.elems(), .touched = look.touched()};
+  timings.host = look.host(optimizer, &timings.touch);
   const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;
-  if (setup.updates_on_device() || sums_there) timings.device = time_device(optimizer);
-  if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = copy_seconds();
+  if (setup.updates_on_device() || sums_there) timings.device = look.device(optimizer);
+  if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = look.copy();
   Calibration found;
   if (setup.uses_nvme()) {
-    if (const auto drives = look_at_drives(nvme, aio)) {
+    if (const auto drives = look_at_drives(nvme, aio, stored_of(setup))) {
       timings.drives = nvme::together(*drives);
       for (const nvme::Speed& drive : *drives) found.speeds.push_back(drive.both());
     }
@@ -151,14 +251,22 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics,
   if (setup.uses_nvme()) rates.checks = nvme::sum_rate();
   if (setup.uses_nvme() && !timings.drives) rates.nvme_read = rates.nvme_write = kGuess;
   // Every op of a kind has one shape, so its time is all there is to know.
-  for (const auto& [id, seconds] : ops) rates.compute[id] = {0, 0, seconds};
+  for (const auto& [id, seconds] : ops.seconds) rates.compute[id] = {0, 0, seconds};
   const double cores = core_count();
   rates.check_cores = 1.0 / cores;
   rates.cpu_cores = std::min(1.0, optimizer.threads() / cores);
   if (gpu::device().unified) {
     rates.compute_cores = std::min(1.0, numerics.threads / cores);
     rates.copy_cores = 1.0 / cores;
+    rates.copy_ends = 2;
+    for (const auto& [id, bytes] : ops.bytes) {
+      const double seconds = ops.seconds.at(id);
+      if (seconds > 0) rates.traffic[id] = static_cast<double>(bytes) / seconds;
+    }
   }
+  found.unsteady = ops.unsteady;
+  std::ranges::copy(look.unsteady(), std::back_inserter(found.unsteady));
+  if (const auto text = describe(found.unsteady); !text.empty()) log::warning(text);
   return found;
 }
 

@@ -1,12 +1,15 @@
-/// A short look at the machine before the plan: copies, Adam, sums, drives. What it finds chooses
-/// sizes, never bits.
+/// A short look at the machine before the plan: copies, Adam, sums, memory, drives. What it finds
+/// chooses sizes, never bits.
 ///
-/// Thread  one, before the run; some 0.2 s, half a second to four more for each drive, and some
-///         100 MiB for that long
+/// All of it works on more memory than caches hold. Each time is the median of several, and what
+/// does not agree is tried again (timing.h).
+///
+/// Thread  one, before the run; half a second where cores move 20 GB/s and have 32 MiB of cache,
+///         three times that on a busy machine, one to six more for each drive, and up to 512 MiB
+///         for that long
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -15,25 +18,32 @@
 #include "engine/plan/rates.h"
 #include "engine/schedule/setup.h"
 #include "engine/train/compute.h"
+#include "engine/train/timing.h"
 #include "nvme/options.h"
 #include "nvme/speed.h"
 
 namespace sluice::train {
 
-/// Of kUpdated elements, in seconds.
+/// In seconds.
 struct ArithmeticTimings {
   double update = 0, sum = 0;
 };
 
 /// What the look took, in seconds, or found.
 struct Timings {
-  double copy = 0;  ///< of kCopied bytes to the device; 0: not looked at
-  ArithmeticTimings host;
+  Bytes copied = 0;
+  double copy = 0;        ///< of so many bytes to the device; 0: not looked at
+  std::size_t elems = 0;  ///< updated and summed
+  ArithmeticTimings host = {};
   std::optional<ArithmeticTimings> device = {};  ///< where it has any to do
-  std::optional<nvme::Speed> drives = {};        ///< bytes per second of all together
+  Bytes touched = 0;
+  double touch = 0;  ///< each of so many bytes read and written; 0: not looked at
+  std::optional<nvme::Speed> drives = {};  ///< bytes per second of all together
 };
-inline constexpr Bytes kCopied = 16_MiB;
-inline constexpr std::size_t kUpdated = 1 << 20;
+
+/// So much memory is worked on: four times what caches hold, but no more than an eighth of what can
+/// be taken. `last_cache` 0: not known.
+Bytes looked_at(Bytes last_cache, Bytes available);
 
 /// The rates that follow, for an optimizer that works here or there. What was not looked at keeps
 /// its default.
@@ -42,13 +52,13 @@ plan::Rates rates_of(const Timings& timings, bool updates_on_device);
 struct Calibration {
   plan::Rates rates;
   std::vector<double> speeds;  ///< of the nvme paths, beside each other; empty: not measured
+  std::vector<Unsteady> unsteady = {};  ///< said in the log
 };
 
 /// `ops` are the compute lane's, as Compute::measure() found them. The drives are looked at only
 /// when the setup has a home there (nvme/speed.h). Those that cannot be measured get a guess and a
 /// warning.
-Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics,
-                      const std::map<schedule::OpId, double>& ops,
+Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, const Measured& ops,
                       const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,
                       const nvme::Options& aio);
 

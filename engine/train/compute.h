@@ -10,10 +10,12 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "engine/base/units.h"
 #include "engine/schedule/setup.h"
 #include "engine/train/op_bytes.h"
+#include "engine/train/timing.h"
 #include "gpu/stream.h"
 
 namespace sluice::train {
@@ -35,7 +37,9 @@ struct WorkspaceUse {
 
 struct Measured {
   WorkspaceUse workspace;
-  std::map<schedule::OpId, double> seconds;  ///< of one op of each kind
+  std::map<schedule::OpId, double> seconds = {};  ///< of one op of each kind
+  std::map<schedule::OpId, Bytes> bytes = {};     ///< that it has to read and to write
+  std::vector<Unsteady> unsteady = {};            ///< of their times
 };
 
 class Compute {

@@ -274,12 +274,6 @@ class Session::Loop {
     a_.writer->finish();
   }
 
-  /// The simulated step is an overlapped one.
-  std::optional<data::Forecast> forecast() const {
-    if (s_.job_.execution == Execution::kSerial) return std::nullopt;
-    return account_.expected(s_.plan_.forecast);
-  }
-
   /// A step that is under way.
   struct Begun {
     std::shared_ptr<const prefetch::Program> program;
@@ -290,7 +284,8 @@ class Session::Loop {
   Assembly& a_;
   const std::int64_t last_step_ = s_.last_step();
   const Account account_{s_.plan_.lanes, s_.plan_.catalog.pools};
-  const std::optional<data::Forecast> forecast_ = forecast();  // of programs.step
+  // Of programs.step.
+  const std::optional<data::Forecast> forecast_ = account_.expected(s_.plan_.forecast);
   const double step_flops_ = s_.setup_.step_flops();
   const double peak_flops_ = size_of(s_.setup_.compute) == 2 ? gpu::device().peak_flops : 0;
   std::optional<Profile> profile_;

@@ -259,14 +259,15 @@ Session::Session(const Job& job, Inputs inputs)
   const auto minimum = plan::require_minimum(setup_, limits, evaluation_batches());
   check_disks(minimum[index(prefetch::Tier::kNvme)]);
   limits.tiers = memory::share_host_memory(limits.tiers, minimum, job_.tiers, machine);
-  Calibration machine_does = job_.rates ? Calibration{*job_.rates, {}}
-                                        : calibrate(setup_, numerics_, measured.seconds,
-                                                    job_.cpu_adam, job_.tiers.nvme, job_.aio);
+  Calibration machine_does =
+      job_.rates ? Calibration{*job_.rates, {}}
+                 : calibrate(setup_, numerics_, measured, job_.cpu_adam, job_.tiers.nvme, job_.aio);
   drive_speeds_ = std::move(machine_does.speeds);
   const prefetch::Lanes lanes = schedule::make_lanes();
   asked_ = setup_;
   cost_ = plan::cost_model(without_checks(machine_does.rates), lanes);
   plan_ = plan::make_plan(asked_, limits, evaluation_batches(), cost_);
+  if (runs_serially()) plan_.forecast = plan::serial_forecast(plan_, cost_);
   setup_ = plan_.setup;
   if (setup_.uses_nvme()) choose_verify(machine_does.rates);
   SLUICE_CHECK(steps_ <= position_.step || last_step() > position_.step, kConfig,
@@ -281,7 +282,9 @@ Session::~Session() = default;
 /// Where the run file leaves it open: whether the processors have time to check what the drives
 /// carry. The plan is the same either way.
 void Session::choose_verify(const plan::Rates& rates) {
-  const auto checked = plan::steady_step(plan_, plan::cost_model(rates, schedule::make_lanes()));
+  const auto checking = plan::cost_model(rates, schedule::make_lanes());
+  const auto checked = runs_serially() ? std::optional(plan::serial_step(plan_, checking))
+                                       : plan::steady_step(plan_, checking);
   const double step = plan_.forecast.step_s;
   const bool known = checked && step > 0;
   const double cost = known ? checked->seconds / step - 1 : 0;
@@ -381,7 +384,9 @@ std::string Session::report() const {
       steps_, setup_.delays() ? describe_delay(delayed_start_, steps_) : "",
       format_bytes(workspace_.main), format_bytes(workspace_.side),
       plan::report(plan_, job_.tiers.nvme.endurance) +
-          plan::report(plan::prospects(plan_, asked_, evaluation_batches(), cost_), plan_),
+          (runs_serially()
+               ? std::string()
+               : plan::report(plan::prospects(plan_, asked_, evaluation_batches(), cost_), plan_)),
       checks_.empty() ? "" : "\n", checks_);
 }
 

@@ -48,6 +48,7 @@ class Session {
   /// The plan, what it rests on and what others there are, for people. Takes as long as planning.
   std::string report() const;
   const plan::Plan& plan() const { return plan_; }
+  const prefetch::CostModel& cost() const { return cost_; }  ///< planned with
   std::int64_t steps() const { return steps_; }
   /// Where the run begins.
   const checkpoint::Position& position() const { return position_; }
@@ -71,6 +72,7 @@ class Session {
   struct Assembly;
   class Loop;
   Session(const Job& job, Inputs inputs);
+  bool runs_serially() const { return job_.execution == Execution::kSerial; }
   std::int64_t evaluation_batches() const;
   std::int64_t last_step() const;
   void choose_verify(const plan::Rates& rates);
@@ -85,8 +87,8 @@ class Session {
   std::int64_t delayed_start_ = 0;  ///< the first step whose update is late, where they are
   Numerics numerics_;
   schedule::Setup asked_, setup_;  ///< before and after planning
-  prefetch::CostModel cost_;       ///< planned with
-  gpu::Stream stream_;             // of compute
+  prefetch::CostModel cost_;
+  gpu::Stream stream_;  // of compute
   std::unique_ptr<FirstValues> first_values_;
   std::unique_ptr<Compute> compute_;
   WorkspaceUse workspace_;            // what a run sets aside

@@ -300,7 +300,7 @@ Entropy entropy_of(const at::Tensor& logits, const at::Tensor& targets, std::int
   softmax.write_loss_sum(e.loss);
   for_columns([&](Columns columns, const at::Tensor& part) {
     e.dlogits.narrow(1, columns.begin, columns.n)
-        .copy_(softmax.gradient(columns, softmax.again(part), number(0.25)));
+        .copy_(softmax.gradient(columns, part, number(0.25)));
   });
   return e;
 }

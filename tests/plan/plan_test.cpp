@@ -316,6 +316,23 @@ TEST(Plan, OffersMoreOfAMemoryWithoutALimitToo) {
   EXPECT_EQ(offers.back().step_s, plan.forecast.step_s);
 }
 
+TEST(Plan, OfARunOpByOpForecastsAllItsOpsInARow) {
+  const Plan plan = make_plan(setup_of({}), kPlenty);
+  const auto cost = slow_machine();
+  double seconds = 0, of_compute = 0;
+  for (const prefetch::Op& op : plan.programs.step->ops()) {
+    seconds += cost.seconds(op);
+    const bool computes = op.lane == schedule::lane_of(schedule::LaneKind::kCompute);
+    if (computes) of_compute += cost.seconds(op);
+  }
+  const plan::Forecast serial = plan::serial_forecast(plan, cost);
+  EXPECT_DOUBLE_EQ(serial.seconds(), seconds);
+  EXPECT_GT(seconds, plan.forecast.step_s);
+  EXPECT_GE(serial.bound_share, of_compute / seconds);
+  EXPECT_LT(serial.bound_share, 1);
+  EXPECT_TRUE(serial.has_all);
+}
+
 TEST(Plan, IsTheSameEveryTime) {
   const schedule::Setup setup = setup_of({});
   EXPECT_EQ(slots_of(make_plan(setup, kPlenty, 3)), slots_of(make_plan(setup, kPlenty, 3)));

@@ -56,12 +56,67 @@ TEST(Rates, WhatIsCheckedTakesACoreBesideTheTransfer) {
   for (const LaneKind lane : {LaneKind::kNvmeRead, LaneKind::kNvmeWrite}) {
     EXPECT_NEAR(cost.seconds(op_of(OpId::kReadState, lane, {2e9, 0})), 2, 1e-9);
     const auto& demands = cost.lanes[schedule::lane_of(lane)].demands;
-    ASSERT_EQ(demands.size(), 3U);
+    ASSERT_EQ(demands.size(), 4U);
     EXPECT_DOUBLE_EQ(demands[0].share, 0.125);
     EXPECT_DOUBLE_EQ(demands[1].share, 0.125);
-    EXPECT_DOUBLE_EQ(demands[2].share, 0.25);
-    EXPECT_EQ(cost.resources[demands[2].resource].name, "cores");
+    EXPECT_DOUBLE_EQ(demands[3].share, 0.25);
+    EXPECT_EQ(cost.resources[demands[3].resource].name, "cores");
   }
+}
+
+TEST(Rates, CopiesOfOneDirectionTakeTurnsAndTheDrivesWorkOnSeveralTransfers) {
+  const auto cost = cost_model({}, schedule::make_lanes());
+  const auto at_once = [&](LaneKind lane) { return cost.lanes[schedule::lane_of(lane)].at_once; };
+  EXPECT_EQ(at_once(LaneKind::kHostToDevice), 1U);
+  EXPECT_EQ(at_once(LaneKind::kDeviceToHost), 1U);
+  EXPECT_GE(at_once(LaneKind::kNvmeRead), 4U);
+  EXPECT_GE(at_once(LaneKind::kNvmeWrite), 4U);
+}
+
+TEST(Rates, AnUpdateTakesWhatTheLaneTakesThatItRunsOn) {
+  Rates rates;
+  rates.compute_cores = 0.25;
+  rates.cpu_cores = 0.75;
+  const auto cores = [&](LaneKind lane) {
+    rates.updates = lane;
+    const auto cost = cost_model(rates, schedule::make_lanes());
+    return cost.of(op_of(OpId::kAdam, lane, {1, 0})).demands.at(0).share;
+  };
+  EXPECT_DOUBLE_EQ(cores(LaneKind::kCpu), 0.75);
+  EXPECT_DOUBLE_EQ(cores(LaneKind::kCompute), 0.25);
+}
+
+/// Host memory gives 20 GB/s here.
+TEST(Rates, WhateverMovesBytesOfHostMemoryTakesItsPartOfIt) {
+  Rates rates;
+  rates.dram = 20e9;
+  rates.adam = 15e9;
+  rates.sums = 4e9;
+  rates.copy = 5e9;
+  rates.copy_ends = 2;
+  rates.nvme_read = {2e9, 2e9};
+  rates.compute[OpId::kHeadTrain] = {0, 0, 0.5};
+  rates.compute[OpId::kLayerForward] = {0, 0, 0.5};
+  rates.traffic[OpId::kHeadTrain] = 1e9;
+  const auto share = [&](OpId id, LaneKind lane) {
+    const auto cost = cost_model(rates, schedule::make_lanes());
+    for (const auto& d : cost.of(op_of(id, lane, {1, 0})).demands) {
+      if (cost.resources[d.resource].name == "host memory") return d.share;
+    }
+    return -1.0;
+  };
+  EXPECT_DOUBLE_EQ(share(OpId::kAdam, LaneKind::kCpu), 0.75);
+  EXPECT_DOUBLE_EQ(share(OpId::kAccumulate, LaneKind::kCpu), 1.5 * 0.2);
+  EXPECT_DOUBLE_EQ(share(OpId::kFetchWeights, LaneKind::kHostToDevice), 0.5);
+  EXPECT_DOUBLE_EQ(share(OpId::kReadState, LaneKind::kNvmeRead), 0.1);
+  EXPECT_DOUBLE_EQ(share(OpId::kHeadTrain, LaneKind::kCompute), 0.05);
+  EXPECT_DOUBLE_EQ(share(OpId::kLayerForward, LaneKind::kCompute), 0) << "not known";
+  rates.adam = 30e9;
+  EXPECT_DOUBLE_EQ(share(OpId::kAdam, LaneKind::kCpu), 1) << "out of a cache, in part";
+  rates.updates = LaneKind::kCompute;
+  EXPECT_DOUBLE_EQ(share(OpId::kAdam, LaneKind::kCompute), 0) << "a device's own memory";
+  rates.dram = 0;
+  EXPECT_DOUBLE_EQ(share(OpId::kFetchWeights, LaneKind::kHostToDevice), 0);
 }
 
 TEST(Rates, WhatWasMeasuredOfAnOpCountsInsteadOfItsLane) {

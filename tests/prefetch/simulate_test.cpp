@@ -54,10 +54,21 @@ TEST(Simulate, TheScarcestOfAnOpsResourcesDecidesItsSpeed) {
       std::vector<std::vector<Demand>>{{{0, 1.0}, {1, 1.0}}, {{0, 1.0}}, {{0, 1.0}}, {{1, 1.0}}};
   CostModel cost{{{"disk"}, {"link"}}, {}};
   for (const auto& of_lane : demands) cost.lanes.push_back(one_byte_per_second(of_lane));
-  // Three share the disk and two the link: the first goes at a third of its speed.
+  // Three share the disk, so the first goes at a third of its speed, and leaves the last two thirds
+  // of the link.
   const auto line = run({w.done()}, {kHost, kHost, kHost, kHost}, cost);
   EXPECT_THAT(line.busy[0], DoubleEq(36));
-  EXPECT_THAT(line.busy[3], DoubleEq(24));
+  EXPECT_THAT(line.busy[3], DoubleEq(18));
+}
+
+TEST(Simulate, WhoNeedsNoneOfAResourceIsAsFastAsAlone) {
+  Writing w;
+  for (const LaneId lane : {0U, 1U, 2U}) w.op(lane, {}, {}, 3);
+  CostModel cost{{{"cores"}, {"dram"}}, {}};
+  cost.lanes = {one_byte_per_second({{0, 1.0}, {1, 0.5}}), one_byte_per_second({{0, 1.0}}),
+                one_byte_per_second({{0, 0.0}, {1, 0.75}})};
+  const auto line = run({w.done()}, {kHost, kHost, kHost}, cost);
+  EXPECT_THAT(line.busy, ElementsAre(DoubleEq(6), DoubleEq(6), DoubleEq(3)));
 }
 
 TEST(Simulate, SharesThatFitTogetherDoNotSlowDown) {
@@ -109,6 +120,53 @@ TEST(Simulate, AWideLaneRunsOpsTogetherAStreamOneByOne) {
   EXPECT_DOUBLE_EQ(wide.seconds, 3);
   EXPECT_DOUBLE_EQ(wide.busy[0], 3);
   EXPECT_DOUBLE_EQ(run({program}, {{"stream", 2, Issue::kFifo}}, cost).seconds, 5);
+}
+
+/// Of two copies on one stream the first is there after half of the time that both take.
+TEST(Simulate, OpsOfALaneThatWorksOnOneAtATimeTakeTurns) {
+  Writing w;
+  w.op(0, {}, {}, 3);
+  w.op(0, {}, {}, 3);
+  w.op(1, {}, {}, 4);
+  LaneCost copies = one_byte_per_second();
+  copies.at_once = 1;
+  const Lane two_in_flight{"copies", 2, Issue::kOldestReady};
+  const auto line = run({w.done()}, {two_in_flight, kHost}, {{}, {copies, one_byte_per_second()}});
+  ASSERT_EQ(line.spans.size(), 3U);
+  EXPECT_DOUBLE_EQ(line.spans[0].end, 3);
+  EXPECT_DOUBLE_EQ(line.spans[1].end, 4) << "the other lane is as fast as alone";
+  EXPECT_DOUBLE_EQ(line.spans[2].begin, 3);
+  EXPECT_DOUBLE_EQ(line.spans[2].end, 6);
+  EXPECT_THAT(line.busy, ElementsAre(DoubleEq(6), DoubleEq(4)));
+}
+
+/// The turn is that of the start: a younger op that could start first is not overtaken.
+TEST(Simulate, TurnsFollowTheOrderInWhichOpsWereStarted) {
+  Writing w;
+  const BufferId late = w.control();
+  w.op(1, {}, {late}, 1);
+  w.op(0, {late}, {}, 1);  // older, starts when the other two are under way
+  w.op(0, {}, {}, 2);
+  w.op(0, {}, {}, 2);
+  LaneCost copies = one_byte_per_second();
+  copies.at_once = 1;
+  const Lane wide{"copies", 3, Issue::kOldestReady};
+  const auto line = run({w.done()}, {wide, kHost}, {{}, {copies, one_byte_per_second()}});
+  ASSERT_EQ(line.spans.size(), 4U);
+  EXPECT_EQ(line.spans.back().op.index, 1U);
+  EXPECT_DOUBLE_EQ(line.spans.back().begin, 4);
+}
+
+TEST(Simulate, AKindOfOpsHasDemandsOfItsOwn) {
+  Writing w;
+  w.op(0, {}, {}, 3);  // kind 1
+  w.op(1, {}, {}, 3);
+  CostModel cost{{{"dram"}, {"cores"}},
+                 {one_byte_per_second({{1, 1.0}}), one_byte_per_second({{0, 1.0}})}};
+  const OpCost of_dram{Rate{1, 0, 0}, {{0, 1.0}}};
+  cost.kinds = {std::nullopt, of_dram};
+  const auto program = w.done();
+  EXPECT_DOUBLE_EQ(run({program}, {kHost, kHost}, cost).seconds, 6);
 }
 
 TEST(Simulate, AStreamWaitsOnTheEventOfAnotherStream) {
@@ -168,7 +226,7 @@ TEST(Simulate, ARateOfAKindOfOpsReplacesThatOfTheLane) {
   const Op op = make_op(0, {}, {}, 8);  // kind 1
   cost.kinds = {std::nullopt};
   EXPECT_DOUBLE_EQ(cost.seconds(op), 8) << "there is none for this kind";
-  cost.kinds = {Rate{}, Rate{4, 0, 0.5}};
+  cost.kinds = {OpCost{}, OpCost{{4, 0, 0.5}, {}}};
   EXPECT_DOUBLE_EQ(cost.seconds(op), 2.5);
 }
 

@@ -27,7 +27,11 @@ Calibration look_at_all(schedule::Options homes, const std::string& nvme_folder,
   memory::NvmeTier nvme;
   nvme.paths = {nvme_folder};
   const cpu_adam::Options adam{.threads = 1, .stores = cpu_adam::Stores::kCached};
-  return calibrate(setup, numerics, {{OpId::kLayerForward, 0.25}}, adam, nvme, {});
+  const Measured ops{.workspace = {},
+                     .seconds = {{OpId::kLayerForward, 0.25}},
+                     .bytes = {{OpId::kLayerForward, 1000}},
+                     .unsteady = {}};
+  return calibrate(setup, numerics, ops, adam, nvme, {});
 }
 
 plan::Rates look(schedule::Options homes, const std::string& nvme_folder,
@@ -39,12 +43,18 @@ plan::Rates look(schedule::Options homes, const std::string& nvme_folder,
 /// and written. Over 2^20 elements each.
 TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
   constexpr double kMiB = 1 << 20;
-  const Timings timings{
-      .copy = 4, .host = {7, 2}, .drives = nvme::Speed{{1e9, 2e9}, {3e9, 0}, 1.5}};
+  const Timings timings{.copied = 16_MiB,
+                        .copy = 4,
+                        .elems = 1 << 20,
+                        .host = {7, 2},
+                        .touched = 3_MiB,
+                        .touch = 2,
+                        .drives = nvme::Speed{{1e9, 2e9}, {3e9, 0}, 1.5}};
   const plan::Rates rates = rates_of(timings, false);
   EXPECT_DOUBLE_EQ(rates.copy, 16 * kMiB / 4);
   EXPECT_DOUBLE_EQ(rates.adam, (3 + 3 + 1) * 4 * kMiB / 7);
   EXPECT_DOUBLE_EQ(rates.sums, (1 + 1) * 4 * kMiB / 2);
+  EXPECT_DOUBLE_EQ(rates.dram, 2 * 3 * kMiB / 2) << "read and written";
   EXPECT_EQ(rates.nvme_read.alone, 1e9);
   EXPECT_EQ(rates.nvme_read.together, 2e9);
   EXPECT_EQ(rates.nvme_write.alone, 3e9);
@@ -54,15 +64,18 @@ TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
   EXPECT_EQ(rates.first_values, rates.adam);
   EXPECT_EQ(rates.device_sums, rates.sums);
 
-  const Timings both{.host = {7, 2}, .device = ArithmeticTimings{14, 8}};
+  const Timings both{.elems = 1 << 20, .host = {7, 2}, .device = ArithmeticTimings{14, 8}};
   EXPECT_DOUBLE_EQ(rates_of(both, true).adam, rates.adam / 2);
+  EXPECT_EQ(rates_of(both, true).updates, schedule::LaneKind::kCompute);
+  EXPECT_EQ(rates_of(both, false).updates, schedule::LaneKind::kCpu);
   EXPECT_DOUBLE_EQ(rates_of(both, true).first_values, rates.adam);
   EXPECT_DOUBLE_EQ(rates_of(both, false).adam, rates.adam);
   EXPECT_DOUBLE_EQ(rates_of(both, false).sums, rates.sums);
   EXPECT_DOUBLE_EQ(rates_of(both, false).device_sums, rates.sums / 4);
 
-  const plan::Rates host = rates_of(Timings{.host = {1, 1}}, false);
+  const plan::Rates host = rates_of(Timings{.elems = 1, .host = {1, 1}}, false);
   EXPECT_EQ(host.copy, plan::Rates{}.copy);
+  EXPECT_EQ(host.dram, 0);
   EXPECT_EQ(host.nvme_read.alone, 0);
   EXPECT_EQ(host.nvme_write.alone, 0);
 }
@@ -77,14 +90,21 @@ TEST(Calibrate, TimesEverythingThatMovesOrComputesAndNothingLongerThanTheLook) {
     EXPECT_GT(rate, 0);
     EXPECT_LE(bytes / rate, look_s);
   };
-  timed(kCopied, rates.copy);
-  timed(28.0 * kUpdated, rates.adam);
-  timed(8.0 * kUpdated, rates.sums);
+  constexpr double kLeast = 1 << 20;  // each piece of work is longer
+  timed(kLeast, rates.copy);
+  timed(kLeast, rates.adam);
+  timed(kLeast, rates.sums);
+  timed(kLeast, rates.dram);
   for (const auto& drive : {rates.nvme_read, rates.nvme_write}) {
     timed(nvme::kLookedAt, drive.alone);
     if (drive.together > 0) timed(4.0 * nvme::kLookedAt, drive.together);
   }
   EXPECT_EQ(rates.compute.at(OpId::kLayerForward).latency_s, 0.25);
+  if (gpu::device().unified) {
+    EXPECT_DOUBLE_EQ(rates.traffic.at(OpId::kLayerForward), 1000 / 0.25);
+  } else {
+    EXPECT_TRUE(rates.traffic.empty()) << "the device has memory of its own";
+  }
   const plan::Rates unmeasured;
   EXPECT_NE(rates.copy, unmeasured.copy);
   EXPECT_NE(rates.adam, unmeasured.adam);
@@ -93,6 +113,83 @@ TEST(Calibrate, TimesEverythingThatMovesOrComputesAndNothingLongerThanTheLook) {
   EXPECT_DOUBLE_EQ(rates.cpu_cores, core);  // one thread, as everything here
   EXPECT_DOUBLE_EQ(rates.compute_cores, gpu::device().unified ? core : 0);
   EXPECT_DOUBLE_EQ(rates.copy_cores, gpu::device().unified ? core : 0);
+}
+
+TEST(Calibrate, WorksOnMoreThanCachesHoldAndOnNoMoreThanAnEighthOfWhatThereIs) {
+  EXPECT_EQ(looked_at(32_MiB, 24_GiB), 128_MiB);
+  EXPECT_EQ(looked_at(0, 24_GiB), 16_MiB) << "not known";
+  EXPECT_EQ(looked_at(1_GiB, 24_GiB), 512_MiB);
+  EXPECT_EQ(looked_at(32_MiB, 400_MiB), 50_MiB);
+}
+
+/// What work takes, by script; of a busy machine, then of a quiet one.
+class Script {
+ public:
+  explicit Script(std::vector<double> seconds) : seconds_(std::move(seconds)) {}
+  Timing settled() {
+    return train::settled([this] { return seconds_.at(at_++); });
+  }
+  std::size_t times() const { return at_; }
+
+ private:
+  std::vector<double> seconds_;
+  std::size_t at_ = 0;
+};
+
+TEST(Timing, IsTheMedianWithoutTheFirstAndForgivesOneThatIsLate) {
+  Script quiet({9e-2, 1.1e-3, 1e-3, 8e-3, 1.05e-3, 1e-3});
+  const Timing timing = quiet.settled();
+  EXPECT_DOUBLE_EQ(timing.seconds, 1.05e-3);
+  EXPECT_DOUBLE_EQ(timing.spread, (1.1e-3 - 1e-3) / 1.05e-3);
+  EXPECT_EQ(quiet.times(), 6U);
+}
+
+TEST(Timing, ThatDoesNotAgreeIsTriedAgain) {
+  Script busy({1e-3, 1e-3, 2e-3, 3e-3, 2e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3});
+  const Timing timing = busy.settled();
+  EXPECT_DOUBLE_EQ(timing.seconds, 1e-3);
+  EXPECT_DOUBLE_EQ(timing.spread, 0);
+  EXPECT_EQ(busy.times(), 1U + 2U * kRepeats);
+}
+
+TEST(Timing, ThatNeverAgreesIsTheBestOfThreeRounds) {
+  std::vector<double> seconds{1e-3};
+  for (const double most : {3e-3, 1.5e-3, 4e-3}) {
+    for (const double s : {1e-3, 1e-3, most, most, most}) seconds.push_back(s);
+  }
+  Script busy(seconds);
+  const Timing timing = busy.settled();
+  EXPECT_DOUBLE_EQ(timing.seconds, 1.5e-3);
+  EXPECT_DOUBLE_EQ(timing.spread, 0.5e-3 / 1.5e-3);
+  EXPECT_EQ(busy.times(), seconds.size());
+}
+
+TEST(Timing, OfLongWorkIsItsFirstOrItsSecondOrOfThree) {
+  Script longest({2.5});
+  EXPECT_DOUBLE_EQ(longest.settled().seconds, 2.5);
+  Script very({0.5, 0.3});
+  EXPECT_DOUBLE_EQ(very.settled().seconds, 0.3);
+  Script rather({0.2, 0.1, 0.4, 0.2});
+  EXPECT_DOUBLE_EQ(rather.settled().seconds, 0.2);
+  EXPECT_EQ(rather.times(), 4U);
+}
+
+TEST(Timing, OfAMachineThatIsBusyIsSaidOnce) {
+  EXPECT_EQ(describe({}), "");
+  EXPECT_EQ(describe({{"copies", 0.4}, {"adam of the host", 0.25}}),
+            "calibration: copies varied by 40%, adam of the host by 25%: the machine is busy, the "
+            "forecast may be off");
+}
+
+TEST(Calibrate, CarriesWhatWasUnsteady) {
+  ::testing::internal::CaptureStderr();
+  const Measured ops{.workspace = {}, .seconds = {}, .bytes = {}, .unsteady = {{"head", 0.5}}};
+  const cpu_adam::Options adam{.threads = 1, .stores = cpu_adam::Stores::kCached};
+  const Calibration found = calibrate({}, {.threads = 1, .loss_chunk = 1}, ops, adam, {}, {});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("calibration: head varied by 50%"));
+  ASSERT_FALSE(found.unsteady.empty());
+  EXPECT_EQ(found.unsteady.front().what, "head");
 }
 
 TEST(Calibrate, CopiesNothingWhereTheTiersShareMemory) {

@@ -306,13 +306,19 @@ TEST_F(PacedRun, StepsThatAreUnlikeTheForecastAreNotJudged) {
   EXPECT_EQ(times(said_by(evaluates), kLate), 0U);
 }
 
-/// The simulated step is overlapped.
-TEST_F(PacedRun, OneThatRunsOpByOpHasNoForecast) {
+/// Then lanes take turns.
+TEST_F(PacedRun, TheForecastOfOneThatRunsOpByOpIsOfThat) {
   job_.execution = Execution::kSerial;
   std::size_t forecasts = 0;
-  job_.on_step = [&](const StepRecord& record) { forecasts += record.forecast.has_value(); };
-  EXPECT_EQ(times(said_by(job_), kLate), 0U);
-  EXPECT_EQ(forecasts, 0U);
+  job_.on_step = [&](const StepRecord& record) {
+    ASSERT_TRUE(record.forecast);
+    double busy = 0;
+    for (const data::LaneShare& lane : record.forecast->lanes) busy += lane.busy;
+    EXPECT_NEAR(busy, 1, 1e-9);
+    ++forecasts;
+  };
+  said_by(job_);
+  EXPECT_GT(forecasts, 0U);
 }
 
 /// Late updates are forecast, and steps before them are others.

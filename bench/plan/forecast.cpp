@@ -1,0 +1,264 @@
+/// Does the forecast hold? Runs small models on several placements, budgets and numbers of tokens,
+/// overlapped and op by op, and holds the step that was forecast before each run against the run's
+/// median step, what was planned of each tier against the run's ledger, and what the step should
+/// read and write on drives against what it did.
+///
+///   forecast [PART]
+///
+/// With a part of a run's name only such runs, and of each kind of op what it should take alone
+/// and what it took.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/median.h"
+#include "bench/train/harness.h"
+#include "engine/app/job_of.h"
+#include "engine/config/load.h"
+#include "engine/schedule/ops.h"
+#include "engine/train/session.h"
+#include "prefetch/simulate.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kWarmUp = 3;  // steps that are not looked at
+
+constexpr const char* kRun = R"(
+version: 1
+data: {train: ["docs/*.md", "engine/**/*.h"], seq_len: 128}
+train: {steps: 9}
+precision: {compute: bf16}
+scheduler: {type: constant, warmup_steps: 0}
+tiers: {gpu: {limit: 3GiB, unified: false}, cpu: {limit: 4GiB}}
+)";
+
+struct Named {
+  const char* name;
+  std::vector<std::string> overrides;
+};
+
+std::vector<Named> shapes() {
+  return {{"gpt2",
+           {"model.config={model_type: gpt2, vocab_size: 8192, n_embd: 512, n_layer: 6, "
+            "n_head: 8, n_positions: 1024}"}},
+          {"llama",
+           {"model.config={model_type: llama, vocab_size: 8192, hidden_size: 768, "
+            "num_hidden_layers: 6, num_attention_heads: 12, num_key_value_heads: 12, "
+            "intermediate_size: 2048, max_position_embeddings: 1024, "
+            "tie_word_embeddings: false}"}}};
+}
+
+Named homes(const char* name, const std::string& param, const std::string& optimizer,
+            const std::vector<std::string>& more = {}) {
+  Named of{name, more};
+  of.overrides.push_back("zero_optimization.offload_param.device=" + param);
+  of.overrides.push_back("zero_optimization.offload_optimizer.device=" + optimizer);
+  return of;
+}
+
+const std::vector<Named> kResident{
+    homes("memory", "none", "none", {"zero_optimization.offload_gradient.device=none"}),
+    homes("state_cpu", "none", "cpu")};
+const std::vector<Named> kStreamed{homes("all_cpu", "cpu", "cpu"),
+                                   homes("state_nvme", "cpu", "nvme")};
+const Named kAllNvme =
+    homes("all_nvme", "nvme", "nvme", {"zero_optimization.offload_activation.device=cpu"});
+const Named kFewTokens{"128", {"train.train_micro_batch_size_per_gpu=1"}};
+const Named kMoreTokens{"1024", {"data.seq_len=512", "train.train_micro_batch_size_per_gpu=2"}};
+
+enum class Budget : std::uint8_t { kAmple, kTight };
+
+struct Case {
+  Named shape, placement, tokens;
+  Budget budget = Budget::kAmple;
+  train::Execution execution = train::Execution::kOverlapped;
+
+  std::string name() const {
+    const bool tight = budget == Budget::kTight;
+    const bool serial = execution == train::Execution::kSerial;
+    return fmt::format("{}/{}/{}{}{}", shape.name, placement.name, tokens.name,
+                       tight ? "/tight" : "", serial ? "/serial" : "");
+  }
+};
+
+std::vector<Case> cases() {
+  std::vector<Named> placements = kResident;
+  placements.insert(placements.end(), kStreamed.begin(), kStreamed.end());
+  placements.push_back(kAllNvme);
+  std::vector<Case> all;
+  for (const Named& shape : shapes()) {
+    for (const Named& placement : placements) {
+      for (const Named& tokens : {kFewTokens, kMoreTokens}) {
+        all.push_back({shape, placement, tokens});
+      }
+    }
+    for (const Named& placement : kStreamed) {
+      all.push_back({shape, placement, kMoreTokens, Budget::kTight});
+      all.push_back({shape, placement, kMoreTokens, Budget::kAmple, train::Execution::kSerial});
+    }
+  }
+  return all;
+}
+
+/// The device's limit: what the serial run needs, and a layer's weights.
+Bytes tight_limit(train::Job job) {
+  job.rates = plan::Rates{};  // no matter here
+  const train::Session session(job);
+  const plan::Plan& plan = session.plan();
+  const int layer = plan.setup.model->blocks.at(1).segments.front();
+  return plan.minimum[index(prefetch::Tier::kGpu)] +
+         plan.setup.segment_elems(layer) * size_of(plan.setup.compute);
+}
+
+train::Job job_of(const Case& of, const std::string& folder) {
+  std::vector<std::string> overrides;
+  for (const Named& part : {of.shape, of.placement, of.tokens}) {
+    overrides.insert(overrides.end(), part.overrides.begin(), part.overrides.end());
+  }
+  train::Job job = app::job_of(config::from_text(kRun, overrides), folder);
+  job.execution = of.execution;
+  if (of.budget == Budget::kTight) job.tiers.gpu.limit = tight_limit(job);
+  return job;
+}
+
+struct Ran {
+  double forecast_s = 0, step_s = 0;
+  bool bytes_hold = false;
+
+  double error() const { return forecast_s / step_s - 1; }
+};
+
+/// Of each tier and of what drives carry: just as planned.
+bool bytes_hold(const plan::Plan& plan, const std::vector<data::StepRecord>& records) {
+  std::map<std::string, Bytes> reserved;
+  for (const data::MemoryUse& use : records.back().memory) reserved[use.tier] += use.reserved;
+  for (const prefetch::Tier tier : prefetch::kTiers) {
+    if (reserved[std::string(name_of(tier))] != plan.planned[index(tier)]) return false;
+  }
+  const auto moved = [&](schedule::LaneKind lane) {
+    return plan::moved(*plan.programs.step, lane);
+  };
+  Bytes read = 0, written = 0;
+  for (const data::StepRecord& r : records) {
+    read += r.nvme_read_bytes;
+    written += r.nvme_write_bytes;
+  }
+  return read == moved(schedule::LaneKind::kNvmeRead) * records.size() &&
+         written == moved(schedule::LaneKind::kNvmeWrite) * records.size();
+}
+
+/// Seconds of a step in which each lane has an op.
+std::vector<double> busy(const train::Session& session, train::Execution execution) {
+  const plan::Plan& plan = session.plan();
+  if (execution == train::Execution::kOverlapped) {
+    return prefetch::steady_step({plan.catalog.residents, plan.catalog.pools, plan.lanes},
+                                 plan.programs.step, session.cost())
+        .busy;
+  }
+  std::vector<double> busy(plan.lanes.size(), 0.0);
+  for (const prefetch::Op& op : plan.programs.step->ops()) {
+    busy[op.lane] += session.cost().seconds(op);
+  }
+  return busy;
+}
+
+void print_lanes(const train::Session& session, train::Execution execution,
+                 const std::vector<data::StepRecord>& records) {
+  const std::vector<double> forecast = busy(session, execution);
+  for (std::size_t lane = 0; lane < forecast.size(); ++lane) {
+    std::vector<double> measured;
+    for (std::size_t i = kWarmUp; i < records.size(); ++i) {
+      for (const data::LaneShare& share : records[i].lanes) {
+        if (share.lane == session.plan().lanes[lane].name) {
+          measured.push_back(share.busy * records[i].seconds);
+        }
+      }
+    }
+    if (measured.empty()) continue;
+    fmt::print("    lane {:<18} busy {:>8.2f} ms forecast, {:>8.2f} ms\n",
+               session.plan().lanes[lane].name, 1e3 * forecast[lane], 1e3 * median(measured));
+  }
+}
+
+void print_ops(const train::Session& session, const Trace& trace) {
+  struct Kind {
+    double alone = 0, took = 0;
+    std::size_t count = 0;
+  };
+  std::map<std::string, Kind> kinds;
+  const auto steps = static_cast<std::size_t>(session.steps());
+  for (const Span& span : trace.spans()) {
+    const prefetch::OpRef at = executor::placed(span.where);
+    if (at.instance <= kWarmUp || at.instance > steps) continue;
+    const prefetch::Op& op = session.plan().programs.step->ops()[at.index];
+    Kind& kind = kinds[op.kind.name];
+    kind.alone += session.cost().seconds(op);
+    kind.took += to_seconds(span.end - span.begin);
+    ++kind.count;
+  }
+  const auto counted = static_cast<double>(steps - kWarmUp);
+  for (const auto& [name, kind] : kinds) {
+    fmt::print("    {:<23} {:>5.0f} x, {:>8.2f} ms alone, {:>8.2f} ms\n", name,
+               static_cast<double>(kind.count) / counted, 1e3 * kind.alone / counted,
+               1e3 * kind.took / counted);
+  }
+}
+
+enum class Detail : std::uint8_t { kStep, kOps };
+
+Ran run(const Case& of, Detail detail) {
+  const Scratch scratch("runs/forecast");
+  train::Job job = job_of(of, scratch.path());
+  Trace trace(std::size_t{1} << 18);
+  job.hooks.trace = &trace;
+  std::vector<data::StepRecord> records;
+  job.on_step = [&](const data::StepRecord& r) { records.push_back(r); };
+  train::Session session(job);
+  const double forecast_s = session.plan().forecast.seconds();
+  session.run();
+  std::vector<double> seconds;
+  for (std::size_t i = kWarmUp; i < records.size(); ++i) seconds.push_back(records[i].seconds);
+  const Ran ran{forecast_s, median(seconds), bytes_hold(session.plan(), records)};
+  fmt::print("{:<30} {:>8.3f} {:>8.3f} {:>+7.1f}% {:<12} {}\n", of.name(), ran.forecast_s,
+             ran.step_s, 100 * ran.error(), session.plan().forecast.bound,
+             ran.bytes_hold ? "as planned" : "NOT AS PLANNED");
+  if (detail == Detail::kOps) {
+    print_lanes(session, of.execution, records);
+    print_ops(session, trace);
+  }
+  std::fflush(stdout);
+  return ran;
+}
+
+void bench(const std::string& part) {
+  log::set_level(log::Level::kWarning);
+  fmt::print("{:<30} {:>8} {:>8} {:>8} {:<12} {}\n", "run", "forecast", "step s", "error", "bound",
+             "bytes");
+  std::vector<double> errors;
+  bool hold = true;
+  for (const Case& of : cases()) {
+    if (of.name().find(part) == std::string::npos) continue;
+    const Ran ran = run(of, part.empty() ? Detail::kStep : Detail::kOps);
+    errors.push_back(std::abs(ran.error()));
+    hold = hold && ran.bytes_hold;
+  }
+  SLUICE_CHECK(!errors.empty(), kConfig, fmt::format("no run has '{}' in its name", part));
+  fmt::print("{} runs: median error {:.1f}%, worst {:.1f}%; bytes {}\n", errors.size(),
+             100 * median(errors), 100 * *std::ranges::max_element(errors),
+             hold ? "as planned" : "NOT AS PLANNED");
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  return sluice::run_bench(argv, [&] { sluice::bench(argc > 1 ? argv[1] : ""); });
+}

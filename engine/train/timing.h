@@ -1,0 +1,42 @@
+/// One piece of work, timed until its times agree.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace sluice::train {
+
+struct Timing {
+  double seconds = 0;  ///< the median
+  /// How far the others lie apart once the slowest is left out, over the median: one is late on
+  /// every machine.
+  double spread = 0;
+};
+
+/// Of the seconds that one piece of work took, several times over.
+Timing timing_of(std::vector<double> seconds);
+
+inline constexpr int kRepeats = 5;
+inline constexpr int kRounds = 3;
+inline constexpr double kMostSpread = 0.2;
+inline constexpr double kLongWork = 0.25;    ///< its second time counts
+inline constexpr double kLongestWork = 2;    ///< its first does
+inline constexpr double kMostSeconds = 0.5;  ///< of one work, then three times have to do
+
+/// `once` does the work and gives its seconds. The first time pays for what only a first time pays,
+/// and counts only where there is no time for a second. A round of kRepeats that lie too far apart
+/// is tried again, up to kRounds in all; of these the one that agrees best.
+Timing settled(const std::function<double()>& once);
+
+/// Work whose times did not agree.
+struct Unsteady {
+  std::string what;
+  double spread = 0;
+};
+
+/// For people; empty where nothing was unsteady:
+/// "calibration: copies varied by 40%, adam by 25%: the machine is busy, the forecast may be off"
+std::string describe(const std::vector<Unsteady>& unsteady);
+
+}  // namespace sluice::train
