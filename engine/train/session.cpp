@@ -344,14 +344,16 @@ std::int64_t Session::evaluation_samples() const {
 }
 
 /// Of those that the drives may be written by. Evaluations write block inputs where those are
-/// there: each step is taken for one that is evaluated.
+/// there: each step is taken for one that is evaluated. A delayed one applies one update too, or
+/// leaves it to a drain; the one that waits already comes on top.
 std::int64_t Session::last_step() const {
   if (!job_.limits.max_write_total) return steps_;
   const auto written = [](const auto& program) {
     return program ? plan::moved(*program, schedule::LaneKind::kNvmeWrite) : 0;
   };
   const plan::Programs& programs = plan_.programs;
-  const Bytes spent = position_.nvme_written + written(programs.init);
+  const Bytes waiting = setup_.begins_pending ? written(programs.delayed.drain) : 0;
+  const Bytes spent = position_.nvme_written + written(programs.init) + waiting;
   const Bytes left = *job_.limits.max_write_total - std::min(*job_.limits.max_write_total, spent);
   const Bytes each = written(programs.step) + written(programs.evaluation);
   if (each == 0) return steps_;
