@@ -48,8 +48,10 @@ std::optional<checkpoint::Writer> open_writer(const Job& job, const shape::Model
       job.aio);
 }
 
+/// The next decision counts the update that waits.
 Control begin_of(const Job& job, const checkpoint::Position& at) {
-  return {at.applied, at.skipped_in_row, first_loss_scale(job.loss_scale, at.loss_scale),
+  const int waiting = at.pending == checkpoint::Position::Pending::kApplied ? 1 : 0;
+  return {at.applied + waiting, at.skipped_in_row, first_loss_scale(job.loss_scale, at.loss_scale),
           at.scale_held};
 }
 

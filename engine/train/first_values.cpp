@@ -278,8 +278,9 @@ class Resumed : public FirstValues {
 
   Waiting waiting(int segment) const override {
     using checkpoint::Position;
-    return {reader_->manifest().position.pending == Position::Pending::kApplied,
-            reader_->gradient_factor(segment)};
+    const Position& position = reader_->manifest().position;
+    return {position.pending == Position::Pending::kApplied, reader_->gradient_factor(segment),
+            position.pending_lr};
   }
 
   Ticket read_gradient(int segment, const zero::Chunk& chunk,

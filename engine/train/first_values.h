@@ -39,6 +39,7 @@ class FirstValues {
   struct Waiting {
     bool applied = true;  ///< else it is of a step that is skipped
     float factor = 1;
+    float lr = 0;
   };
   virtual Waiting waiting(int segment) const;
   /// Begins to bring a chunk of it; to be left alone until the ticket is done.

@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -194,6 +195,7 @@ TEST_P(Stopped, GoesOnBitForBit) {
     job.resume = saved_after(at, job);
     const checkpoint::StateReader reader(job.resume, {});
     EXPECT_EQ(reader.manifest().position.pending, at > 2 ? Pending::kApplied : Pending::kNone);
+    EXPECT_EQ(reader.manifest().position.applied, at > 2 ? at - 1 : at) << "that the state has";
     const Fingerprint rest = run(job);
     EXPECT_EQ(rest.state, whole.state) << at;
     EXPECT_EQ(rest.weights, whole.weights) << at;
@@ -211,6 +213,31 @@ TEST_F(Delayed, GoesOnFromItsLastStep) {
   job.resume = job.folder + "/checkpoints/step-" + std::to_string(kSteps);
   job.folder = folder_ / "rest";
   EXPECT_EQ(run(job).weights, whole.weights);
+}
+
+/// What waits was decided by the run that saved it.
+TEST_F(Delayed, TheUpdateThatWaitsKeepsItsNumbersWhateverTheSettings) {
+  job_.train.gradient_clipping = 0.5;
+  job_.scheduler.type = data::SchedulerType::kCosine;
+  const auto updates_of_the_fourth = [&] {
+    std::erase_if(seen_.updates, [](const auto& update) { return update.second.record.step != 3; });
+    return std::exchange(seen_.updates, {});
+  };
+  witnessed();
+  const auto expected = updates_of_the_fourth();
+  ASSERT_FALSE(expected.empty());
+  job_.resume = saved_after(4, job_);
+  job_.optimizer.lr *= 3;
+  job_.train.steps = 2 * kSteps;
+  job_.train.gradient_clipping = std::nullopt;
+  witnessed();
+  const auto applied = updates_of_the_fourth();
+  ASSERT_EQ(applied.size(), expected.size());
+  for (const auto& [id, update] : expected) {
+    EXPECT_EQ(applied.at(id).record.lr, update.record.lr);
+    EXPECT_EQ(applied.at(id).record.t, update.record.t);
+    EXPECT_EQ(applied.at(id).after, update.after);
+  }
 }
 
 /// The way out of the delay: the gradient that waits is applied before the first step.
