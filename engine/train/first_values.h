@@ -37,7 +37,6 @@ class FirstValues {
   /// Of a gradient whose update is still to come. Only a checkpoint has one; the others throw
   /// kLogic.
   struct Waiting {
-    bool applied = true;  ///< else it is of a step that is skipped
     float factor = 1;
     float lr = 0;
   };

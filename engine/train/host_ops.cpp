@@ -107,11 +107,10 @@ void HostOps::init_state(const OpBytes& op) const {
 void HostOps::init_record(const OpBytes& op) const {
   const FirstValues::Waiting waiting = first_values_->waiting(op.where.segment);
   Control before = op.values<const Control>(Operand::kControl).front();
-  if (waiting.applied) --before.applied;
+  --before.applied;
   Record record = next_record(before, Tag::unpack(op.tag).step - 1);
   record.lr = waiting.lr;
   record.clip = waiting.factor;
-  record.applied = waiting.applied;
   op.values<Record>(Operand::kRecord).front() = record;
 }
 

@@ -94,8 +94,8 @@ class Session::Loop {
     const plan::Programs& programs = s_.plan_.programs;
     const bool delayed = s_.setup_.delays() && step >= s_.delayed_start_;
     if (!delayed) drain();  // of a run that went on from a checkpoint of a delayed one
-    const auto& not_late = delayed ? programs.delayed.first_step : programs.delayed.own_step;
-    const auto& program = s_.setup_.delays() && !waiting_ ? not_late : programs.step;
+    const auto& none_waits = delayed ? programs.delayed.first_step : programs.delayed.own_step;
+    const auto& program = s_.setup_.delays() && !waiting_ ? none_waits : programs.step;
     if (!append(program, {Tag::Kind::kStep, step})) return false;
     begun_[step] = {program, delayed};
     waiting_ = delayed;

@@ -75,7 +75,7 @@ std::unique_ptr<FirstValues> open_first_values(const Job& job, schedule::Setup& 
     auto reader = std::make_unique<const checkpoint::StateReader>(job.resume, job.aio);
     reader->check_model(*setup.model);
     check_waiting(*reader, setup);
-    setup.begins_pending = reader->has_gradients();
+    setup.begins_pending = update_waits(reader->manifest().position);
     position = reader->manifest().position;
     return resumed_values(std::move(reader), job.checkpoint.verify);
   }
@@ -381,7 +381,7 @@ std::string Session::report() const {
                              : job_.weights,
       describe("data.train", train_) + (valid_ ? describe("data.valid", *valid_) : ""),
       setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len, setup_.tokens_per_step(),
-      steps_, setup_.delays() ? describe_delay(delayed_start_, steps_) : "",
+      steps_, setup_.delays() ? describe_delay(delayed_start_, steps_, position_) : "",
       format_bytes(workspace_.main), format_bytes(workspace_.side),
       plan::report(plan_, job_.tiers.nvme.endurance) +
           plan::report(plan::prospects(plan_, asked_, evaluation_batches(), cost_), plan_),
