@@ -86,6 +86,9 @@ std::string contradiction_of(const Manifest& m) {
   const bool pending = m.position.pending != Position::Pending::kNone;
   if (pending && m.gradients.empty()) return "an update is pending, without a gradient";
   if (!pending && !m.gradients.empty()) return "has gradients, and no update is pending";
+  if (!std::isfinite(m.position.pending_lr)) {
+    return fmt::format("the learning rate of the pending update is {}", m.position.pending_lr);
+  }
   const Record* before = nullptr;
   for (const Record& r : m.gradients) {
     const std::string& name = m.segments[static_cast<std::size_t>(r.segment)].name;

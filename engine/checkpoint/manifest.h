@@ -30,17 +30,18 @@ inline constexpr Bytes kMaxManifest = 256_MiB;
 /// Where a run stands between two steps; also as bytes in a buffer of a program.
 struct Position {
   std::int64_t step = 0;            ///< steps done; of batches taken too
-  std::int64_t applied = 0;         ///< updates applied: Adam's t
+  std::int64_t applied = 0;         ///< updates that the state has: Adam's t
   std::int64_t skipped_in_row = 0;  ///< steps skipped since the last applied one
   Bytes nvme_written = 0;           ///< to the nvme tier since the run began
   std::int64_t loss_scale = 0;      ///< that fp16 tries next; 0 = none
-  std::int64_t scale_held = 0;      ///< updates applied with it
+  std::int64_t scale_held = 0;      ///< updates decided with it
   /// The update of `step`, where it is still to come: Manifest::gradients has what it needs.
   enum class Pending : std::uint8_t {
     kNone,
     kApplied,  ///< it will be applied
     kSkipped,  ///< it will change nothing, as that of a skipped step
   } pending = Pending::kNone;
+  float pending_lr = 0;  ///< its learning rate; finite
 
   bool operator==(const Position&) const = default;
 };

@@ -49,6 +49,7 @@ class Parser {
     m.position.loss_scale = loss_scale(position);
     if (m.position.loss_scale > 0) m.position.scale_held = count(position, "scale_held");
     m.position.pending = pending(position);
+    if (m.position.pending != Pending::kNone) m.position.pending_lr = real(position, "pending_lr");
     for (const auto& [key, value] : object(root, "settings").items()) {
       m.settings[key] = text_of(value, key);
     }
@@ -107,6 +108,14 @@ class Parser {
     const std::uint64_t n = number(table, key);
     check(n < kMost, fmt::format("'{}' is {}", key, n));
     return static_cast<std::int64_t>(n);
+  }
+  float real(const json& table, const char* key) const {
+    const json& value = member(table, key);
+    check(value.is_number(), fmt::format("'{}' is no number", key));
+    const auto wide = value.get<double>();
+    check(std::abs(wide) <= std::numeric_limits<float>::max(),
+          fmt::format("'{}' is {}", key, wide));
+    return static_cast<float>(wide);
   }
   /// Manifests of runs without one have none.
   std::int64_t loss_scale(const json& table) const {
@@ -170,11 +179,7 @@ class Parser {
     const auto* const dtype = std::ranges::find(kDTypes, name, dtype_name);
     check(dtype != kDTypes.end(), fmt::format("a gradient has the dtype '{}'", name));
     r.dtype = *dtype;
-    const json& factor = member(value, "factor");
-    check(factor.is_number(), "'factor' is no number");
-    const auto wide = factor.get<double>();
-    check(std::abs(wide) <= std::numeric_limits<float>::max(), fmt::format("'factor' is {}", wide));
-    r.factor = static_cast<float>(wide);
+    r.factor = real(value, "factor");
     return r;
   }
 
@@ -247,6 +252,7 @@ std::string to_json(const Manifest& m) {
   }
   if (m.position.pending != Pending::kNone) {
     root["position"]["pending"] = name_of(m.position.pending);
+    root["position"]["pending_lr"] = m.position.pending_lr;
   }
   for (const auto& [name, sum] : m.beside) root["beside"][name] = hex(sum);
   auto& segments = root["segments"] = nlohmann::ordered_json::array();

@@ -188,6 +188,16 @@ void warn(Config& c) {
     c.warnings.emplace_back(
         "train.clip_scope: segment clips nothing, since train.gradient_clipping is null");
   }
+  if (c.optimizer.update != schedule::Update::kDelayed) {
+    const auto nothing_late = [&](const char* key) {
+      c.warnings.push_back(
+          fmt::format("{} does nothing, since optimizer.update is not delayed", key));
+    };
+    if (c.eval.drain) nothing_late("eval.drain: true");
+    if (c.optimizer.delayed_update_start != train::OptimizerOptions().delayed_update_start) {
+      nothing_late("optimizer.delayed_update_start");
+    }
+  }
   const auto* warmup = std::get_if<std::int64_t>(&c.scheduler.warmup_steps);
   if (warmup && c.train.steps && *c.train.steps > 0 && *warmup > *c.train.steps) {
     c.warnings.push_back(fmt::format(

@@ -83,7 +83,8 @@ Search search(const Plan& draft, std::int64_t evaluation_batches, Wanted wanted,
   Budget half(budget.left() / 2);
   using schedule::Update;
   const Update update = draft.setup.update == Update::kEnd ? Update::kArriving : Update::kEnd;
-  if (fits(with_update(draft.setup, update), draft.limits, evaluation_batches, half)) {
+  const bool free = !draft.setup.begins_pending;  // only a delayed run applies what waits
+  if (free && fits(with_update(draft.setup, update), draft.limits, evaluation_batches, half)) {
     found.update = update;
   }
   std::vector<Setup> others = alternatives(draft.setup);

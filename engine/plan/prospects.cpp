@@ -60,7 +60,8 @@ Prospects prospects(const Plan& plan, const Setup& asked, std::int64_t evaluatio
     }
   }
   for (const Update other : {Update::kEnd, Update::kArriving, Update::kDelayed}) {
-    if (other != update) all.alternatives.push_back(alternative(open, other, terms));
+    if (other != update && !asked.begins_pending)
+      all.alternatives.push_back(alternative(open, other, terms));
   }
   return all;
 }

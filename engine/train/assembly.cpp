@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/memory/resident.h"
+#include "engine/train/delay.h"
 #include "engine/train/first_touch.h"
 #include "engine/train/loss_scale.h"
 #include "gpu/local.h"
@@ -48,8 +49,10 @@ std::optional<checkpoint::Writer> open_writer(const Job& job, const shape::Model
       job.aio);
 }
 
+/// The next decision counts the update that waits.
 Control begin_of(const Job& job, const checkpoint::Position& at) {
-  return {at.applied, at.skipped_in_row, first_loss_scale(job.loss_scale, at.loss_scale),
+  const int waiting = update_waits(at) ? 1 : 0;
+  return {at.applied + waiting, at.skipped_in_row, first_loss_scale(job.loss_scale, at.loss_scale),
           at.scale_held};
 }
 

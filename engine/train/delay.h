@@ -14,10 +14,16 @@ namespace sluice::train {
 /// The first step, counted from 0, whose update is late. Throws as data::steps_of().
 std::int64_t delayed_start(const OptimizerOptions& options, std::int64_t steps);
 
-/// For people, a line: what it does to the run's mathematics, or that it never begins.
-std::string describe_delay(std::int64_t start, std::int64_t steps);
+/// A run that goes on from there has an update to apply. That of a skipped step changes nothing:
+/// its gradient is left alone.
+bool update_waits(const checkpoint::Position& position);
 
-/// The checkpoint has no gradient that waits, or the run can apply it. Throws kConfig.
+/// For people, lines: when what waits is applied, and what the delay does to the run's mathematics,
+/// or that it never begins.
+std::string describe_delay(std::int64_t start, std::int64_t steps,
+                           const checkpoint::Position& position);
+
+/// No update of the checkpoint waits, or the run can apply it. Throws kConfig.
 void check_waiting(const checkpoint::StateReader& from, const schedule::Setup& setup);
 
 }  // namespace sluice::train

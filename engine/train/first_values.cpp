@@ -277,9 +277,7 @@ class Resumed : public FirstValues {
   }
 
   Waiting waiting(int segment) const override {
-    using checkpoint::Position;
-    return {reader_->manifest().position.pending == Position::Pending::kApplied,
-            reader_->gradient_factor(segment)};
+    return {reader_->gradient_factor(segment), reader_->manifest().position.pending_lr};
   }
 
   Ticket read_gradient(int segment, const zero::Chunk& chunk,

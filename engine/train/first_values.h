@@ -37,8 +37,8 @@ class FirstValues {
   /// Of a gradient whose update is still to come. Only a checkpoint has one; the others throw
   /// kLogic.
   struct Waiting {
-    bool applied = true;  ///< else it is of a step that is skipped
     float factor = 1;
+    float lr = 0;
   };
   virtual Waiting waiting(int segment) const;
   /// Begins to bring a chunk of it; to be left alone until the ticket is done.

@@ -102,14 +102,15 @@ void HostOps::init_state(const OpBytes& op) const {
   optimizer_.publish(fresh_of(op, setup_.compute, 0, c.elems), state_of(op).master);
 }
 
-/// What was decided before the run's first step, whose counters know of it.
+/// What was decided before the run's first step, whose counters know of it. Its learning rate and
+/// factor are those of then, whatever this run's are.
 void HostOps::init_record(const OpBytes& op) const {
   const FirstValues::Waiting waiting = first_values_->waiting(op.where.segment);
   Control before = op.values<const Control>(Operand::kControl).front();
-  if (waiting.applied) --before.applied;
+  --before.applied;
   Record record = next_record(before, Tag::unpack(op.tag).step - 1);
+  record.lr = waiting.lr;
   record.clip = waiting.factor;
-  record.applied = waiting.applied;
   op.values<Record>(Operand::kRecord).front() = record;
 }
 
@@ -137,7 +138,8 @@ void HostOps::sum_gradient(const OpBytes& op) const {
   optimizer_.for_grains(c.elems, [&](std::size_t begin, std::size_t end) {
     sum += checkpoint::sum_of_gradient(c.first_elem, gradient, dtype, begin, end);
   });
-  op.values<GradientReceipt>(Operand::kReceipts).front() = {sum, record.clip, record.applied};
+  op.values<GradientReceipt>(Operand::kReceipts).front() = {sum, record.clip, record.lr,
+                                                            record.applied};
 }
 
 void HostOps::sum_state(const OpBytes& op) const {

@@ -57,7 +57,9 @@ class Session::Loop {
     settle(0);
     if (pending_) report();  // its evaluation was not begun
     print_lanes();
-    if (written_ > 0) log::info(fmt::format("drives: {} written", format_bytes(written_)));
+    if (const Bytes written = a_.conductor.nvme_written(); written > 0) {
+      log::info(fmt::format("drives: {} written", format_bytes(written)));
+    }
     if (!all) {
       if (profile_) profile_->write();
       return done_ > 0 && saved_ == done_ ? Outcome::kSaved : Outcome::kStopped;
@@ -79,7 +81,10 @@ class Session::Loop {
       }
       if (checkpoint_due()) checkpoint();
     }
-    if (done_ == last_step_) return true;
+    if (done_ == last_step_) {
+      drain();
+      return true;
+    }
     if (saves_when_stopped() && asked_for_ != done_) checkpoint();
     return false;
   }
@@ -89,8 +94,8 @@ class Session::Loop {
     const plan::Programs& programs = s_.plan_.programs;
     const bool delayed = s_.setup_.delays() && step >= s_.delayed_start_;
     if (!delayed) drain();  // of a run that went on from a checkpoint of a delayed one
-    const auto& not_late = delayed ? programs.delayed.first_step : programs.delayed.own_step;
-    const auto& program = s_.setup_.delays() && !waiting_ ? not_late : programs.step;
+    const auto& none_waits = delayed ? programs.delayed.first_step : programs.delayed.own_step;
+    const auto& program = s_.setup_.delays() && !waiting_ ? none_waits : programs.step;
     if (!append(program, {Tag::Kind::kStep, step})) return false;
     begun_[step] = {program, delayed};
     waiting_ = delayed;
@@ -185,6 +190,8 @@ class Session::Loop {
         if (a_.saver.publish(tag.step)) saved_ = tag.step;
         return;
       case Tag::Kind::kDrain:  // its time is the next step's
+        if (pending_ && !evaluates(tag.step - 1)) report();
+        return;
       case Tag::Kind::kFinal:
         return;
     }
@@ -226,12 +233,12 @@ class Session::Loop {
     record.nvme_write_bytes = a_.conductor.nvme_written() - written_;
     read_ += record.nvme_read_bytes;
     written_ += record.nvme_write_bytes;
-    record.nvme_write_total = written_;
     last_ = finished;
     finished_steps_ = record.step - s_.position_.step;
     if (finished_steps_ <= kUnusualSteps) usual_from_ = finished.lanes;
     pending_ = record;
-    if (!evaluates(step)) report();
+    const bool drained = record.delayed && record.step == last_step_;
+    if (!evaluates(step) && !drained) report();
     const bool steady = finished_steps_ > kUnusualSteps && step > disturbed_ && !record.skipped;
     if (steady && begun.program == s_.plan_.programs.step) judge(record);
   }
@@ -253,7 +260,9 @@ class Session::Loop {
     if (last && evaluation == evaluates(tag.step)) profile_->write();
   }
 
+  /// Of a step, when what belongs to it has run: its evaluation, of the last one its update.
   void report() {
+    pending_->nvme_write_total = a_.conductor.nvme_written();
     if (pending_->step == last_step_ || stopping()) {
       a_.note_workspace();
       for (const memory::Ledger::Entry& entry : a_.ledger.entries()) {
@@ -268,7 +277,6 @@ class Session::Loop {
   }
 
   void save() {
-    drain();
     append_between(s_.plan_.programs.final, {Tag::Kind::kFinal, done_});
     settle(0);
     a_.writer->finish();

@@ -29,6 +29,7 @@ struct Record {
 struct GradientReceipt {
   std::uint64_t sum = 0;
   float factor = 1;  ///< Record::clip of its segment
+  float lr = 0;
   bool applied = true;
 };
 

@@ -127,7 +127,9 @@ void Saver::seal(const Open& open, const OpBytes& op) const {
     const auto saved = receipt<GradientReceipt>(receipts, manifest.records.size() + i);
     gradients.push_back({saved.sum, saved.factor});
     position.pending = saved.applied ? Pending::kApplied : Pending::kSkipped;
+    position.pending_lr = saved.lr;
   }
+  if (position.pending == Pending::kApplied) --position.applied;  // decided, not in the state
   open.writer->seal(position, sums, gradients);
 }
 

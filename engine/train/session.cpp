@@ -75,7 +75,7 @@ std::unique_ptr<FirstValues> open_first_values(const Job& job, schedule::Setup& 
     auto reader = std::make_unique<const checkpoint::StateReader>(job.resume, job.aio);
     reader->check_model(*setup.model);
     check_waiting(*reader, setup);
-    setup.begins_pending = reader->has_gradients();
+    setup.begins_pending = update_waits(reader->manifest().position);
     position = reader->manifest().position;
     return resumed_values(std::move(reader), job.checkpoint.verify);
   }
@@ -346,14 +346,16 @@ std::int64_t Session::evaluation_samples() const {
 }
 
 /// Of those that the drives may be written by. Evaluations write block inputs where those are
-/// there: each step is taken for one that is evaluated.
+/// there: each step is taken for one that is evaluated. A delayed one applies one update too, or
+/// leaves it to a drain; the one that waits already comes on top.
 std::int64_t Session::last_step() const {
   if (!job_.limits.max_write_total) return steps_;
   const auto written = [](const auto& program) {
     return program ? plan::moved(*program, schedule::LaneKind::kNvmeWrite) : 0;
   };
   const plan::Programs& programs = plan_.programs;
-  const Bytes spent = position_.nvme_written + written(programs.init);
+  const Bytes waiting = setup_.begins_pending ? written(programs.delayed.drain) : 0;
+  const Bytes spent = position_.nvme_written + written(programs.init) + waiting;
   const Bytes left = *job_.limits.max_write_total - std::min(*job_.limits.max_write_total, spent);
   const Bytes each = written(programs.step) + written(programs.evaluation);
   if (each == 0) return steps_;
@@ -381,7 +383,7 @@ std::string Session::report() const {
                              : job_.weights,
       describe("data.train", train_) + (valid_ ? describe("data.valid", *valid_) : ""),
       setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len, setup_.tokens_per_step(),
-      steps_, setup_.delays() ? describe_delay(delayed_start_, steps_) : "",
+      steps_, setup_.delays() ? describe_delay(delayed_start_, steps_, position_) : "",
       format_bytes(workspace_.main), format_bytes(workspace_.side),
       plan::report(plan_, job_.tiers.nvme.endurance) +
           (runs_serially()

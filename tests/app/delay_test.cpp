@@ -54,6 +54,12 @@ TEST_F(Delayed, AGradientThatWaitsIsNeverDropped) {
   EXPECT_EQ(same.code, 0) << same.said;
   EXPECT_EQ(text_of("runs/same/final/model.safetensors"),
             text_of("runs/first/final/model.safetensors"));
+  const Ending dry = train(arguments(std::string("name=dry --dry-run ") + kLate));
+  EXPECT_THAT(dry.said, AllOf(HasSubstr("a gradient of step 8 waits: its update is applied beside"),
+                              Not(HasSubstr("optimizer.update: end"))))
+      << "which such a run cannot take";
+  EXPECT_THAT(shell("$sluice checkpoint show runs/first/checkpoints/step-8").said,
+              AllOf(HasSubstr("step 8, 7 updates applied"), HasSubstr("of step 8 is pending")));
   const Ending out = train(arguments(
       std::string("name=out optimizer.delayed_update_start=100 checkpoint.every=1 ") + kLate));
   EXPECT_EQ(out.code, 0) << out.said;

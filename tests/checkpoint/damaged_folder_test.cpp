@@ -180,10 +180,15 @@ TEST_P(DamagedGradient, AManifestThatSaysOneThingAndAnotherIsRefused) {
   refused("/gradients", json::object(), "'gradients' is no list");
   refused("/position/pending", "soon", "'pending' is 'soon'");
   refused("/position/pending", true, "'pending' is no text");
+  refused("/position/pending_lr", "1e-3", "'pending_lr' is no number");
+  refused("/position/pending_lr", 1e39, "'pending_lr' is 1e+39");
   {
     json changed = whole;
     changed["position"].erase("pending");
     expect_refused(changed, "no update is pending");
+    changed = whole;
+    changed["position"].erase("pending_lr");
+    expect_refused(changed, "no 'pending_lr'");
     changed = whole;
     changed.erase("gradients");
     expect_refused(changed, "version 2 and 0 gradients");

@@ -76,7 +76,7 @@ inline std::vector<GradientSum> write_gradients(StateWriter& writer) {
 }
 
 inline Position pending_at(Position::Pending pending = Position::Pending::kApplied) {
-  return {12, 11, 1, 4096, 2048, 5, pending};
+  return {12, 11, 1, 4096, 2048, 5, pending, 0.1F};
 }
 
 /// After a delayed step: state and gradient in chunks of these sizes.

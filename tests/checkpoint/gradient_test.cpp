@@ -235,6 +235,9 @@ TEST(Gradient, WhatContradictsItselfIsNotSealed) {
   refused(pending_at(), "'embedding' is -inf", [](auto& sums) { sums[0].factor = -INFINITY; });
   refused(pending_at(), "'layer.0' has the factors -0 and 2",
           [](auto& sums) { sums[3].factor = 2; });
+  Position position = pending_at();
+  position.pending_lr = INFINITY;
+  refused(position, "the learning rate of the pending update is inf", nothing);
   StateWriter plain(lay_out_for(small_model("gpt2"), kGrainElems, 5_GiB), folder / "step-12",
                     companions_of(small_model("gpt2")), {});
   expect_error(Errc::kLogic, {"pending, without a gradient"},
@@ -295,17 +298,21 @@ TEST(Gradient, AManifestWithoutOneIsOfTheFirstFormat) {
   EXPECT_EQ(to_json(manifest), text);
 
   manifest.position.pending = Pending::kApplied;
+  manifest.position.pending_lr = 0.3F;
   const std::vector<std::vector<zero::Chunk>> chunks = {zero::make_chunks(4096, 4096)};
   lay_out_gradients(manifest, chunks, std::vector{DType::kBf16}, 5_GiB);
   manifest.gradients.front().factor = 0.1F;
   const auto delayed = nlohmann::json::parse(to_json(manifest));
   EXPECT_EQ(delayed["version"], 2);
   EXPECT_EQ(delayed["position"]["pending"], "applied");
+  EXPECT_EQ(delayed["position"]["pending_lr"], 0.30000001192092896);
   EXPECT_EQ(delayed["files"][1], "gradient-0-of-1-0.safetensors");
   EXPECT_EQ(delayed["gradients"][0], nlohmann::json::parse(R"({"segment": 0, "first": 0,
       "elems": 4096, "file": 1, "offset": 4096, "xxh3": "0000000000000000", "dtype": "BF16",
       "factor": 0.10000000149011612})"));
-  EXPECT_EQ(parse_manifest(to_json(manifest), "manifest.json").gradients, manifest.gradients);
+  const Manifest parsed = parse_manifest(to_json(manifest), "manifest.json");
+  EXPECT_EQ(parsed.gradients, manifest.gradients);
+  EXPECT_EQ(parsed.position, manifest.position);
 }
 
 }  // namespace

@@ -229,5 +229,14 @@ TEST(Warnings, AWarmUpLongerThanTheRunIsSaid) {
               ElementsAre(HasSubstr("never reaches")));
 }
 
+TEST(Warnings, WhatIsAboutLateUpdatesAloneIsSaidToDoNothing) {
+  const std::string both = "eval: {drain: true}\noptimizer: {delayed_update_start: 3";
+  EXPECT_THAT(from(both + "}").warnings,
+              ElementsAre(HasSubstr("eval.drain: true does nothing"),
+                          HasSubstr("optimizer.delayed_update_start does nothing")));
+  EXPECT_THAT(from(both + ", update: delayed}").warnings, ElementsAre());
+  EXPECT_THAT(from("optimizer: {delayed_update_start: 40}").warnings, ElementsAre());
+}
+
 }  // namespace
 }  // namespace sluice::config

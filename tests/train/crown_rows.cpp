@@ -258,8 +258,8 @@ Job job_of(const TempFolder& folder, const Wiring& wiring) {
   if (wiring.compute == DType::kF16) {
     job.loss_scale = {.fixed = std::nullopt, .initial_power = 10, .window = 3};
   }
+  if (wiring.clips_segments()) job.train.clip_scope = ClipScope::kSegment;
   if (wiring.by_segment()) {
-    job.train.clip_scope = ClipScope::kSegment;
     job.train.on_nonfinite = OnNonFinite::kStop;
     if (wiring.compute == DType::kF16) job.loss_scale.fixed = 1024;
     job.optimizer.update = schedule::Update::kEnd;
@@ -271,7 +271,7 @@ Job job_of(const TempFolder& folder, const Wiring& wiring) {
   if (wiring.delayed()) {
     job.optimizer.update = schedule::Update::kDelayed;
     job.optimizer.delayed_update_start = std::int64_t{1};
-    job.eval.drain = wiring.accumulates;
+    job.eval.drain = wiring.drains();
   }
   return job;
 }
@@ -304,9 +304,9 @@ Disturbance disturbance_of(const Wiring& wiring, std::uint64_t delay_seed) {
 
 double clip_threshold(const TempFolder& folder, const Wiring& wiring) {
   Job job = job_of(folder, wiring);
-  job.train.gradient_clipping = wiring.by_segment() ? std::optional(1e30) : std::nullopt;
+  job.train.gradient_clipping = wiring.clips_segments() ? std::optional(1e30) : std::nullopt;
   const Fingerprint print = run(job, disturbance_of(wiring));
-  std::vector<double> norms = wiring.by_segment() ? print.largest_norms : print.norms;
+  std::vector<double> norms = wiring.clips_segments() ? print.largest_norms : print.norms;
   std::erase_if(norms, [](double n) { return !(n < 1e300); });
   std::sort(norms.begin(), norms.end());
   return (norms[norms.size() - 2] + norms.back()) / 2;

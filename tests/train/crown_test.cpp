@@ -59,7 +59,7 @@ std::vector<std::shared_ptr<const prefetch::Program>> steps_of(const CrownRow& r
   const plan::Programs& programs = seen.plan.programs;
   if (!row.wiring.delayed()) return {seen.records.size(), programs.step};
   const auto& [own, first, drain, checkpoint] = programs.delayed;
-  if (row.wiring.accumulates) return {own, first, drain, first, programs.step, drain, first, drain};
+  if (row.wiring.drains()) return {own, first, drain, first, programs.step, drain, first, drain};
   return {own, first, programs.step, programs.step, programs.step, drain};
 }
 
@@ -229,7 +229,7 @@ void expect_update(const CrownRow& row, const Observed& seen) {
   EXPECT_EQ(at(OpId::kAdam) < at(OpId::kEmbedBackward), row.update != schedule::Update::kEnd);
   const auto segments = static_cast<std::int64_t>(setup.model->segments.size());
   const auto decided = static_cast<std::int64_t>(seen.records.size()) * segments;
-  EXPECT_EQ(seen.count(OpId::kDecideSegment), row.wiring.by_segment() ? decided : 0);
+  EXPECT_EQ(seen.count(OpId::kDecideSegment), row.wiring.clips_segments() ? decided : 0);
   const bool delayed = row.wiring.delayed();
   const auto& homes = row.homes;
   const bool from_host = row.unified() || homes.state != schedule::OptimizerHome::kNone;

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -24,9 +26,27 @@ namespace sluice::train {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
 using Pending = checkpoint::Position::Pending;
 
 constexpr std::int64_t kSteps = 8;
+
+/// Raises the signal when the fourth step is decided.
+class Raiser : public executor::Handler {
+ public:
+  Raiser(executor::Handler& inner, std::atomic<int>& signal) : inner_(inner), signal_(signal) {}
+  Ticket start(const executor::OpContext& context) override {
+    const bool decides = schedule::id_of(context.op) == schedule::OpId::kDecide;
+    if (decides && Tag::unpack(context.tag).step == 3) signal_ = 15;
+    return inner_.start(context);
+  }
+
+ private:
+  executor::Handler& inner_;
+  std::atomic<int>& signal_;
+};
 
 class Delayed : public testing::Test {
  protected:
@@ -194,11 +214,65 @@ TEST_P(Stopped, GoesOnBitForBit) {
     job.resume = saved_after(at, job);
     const checkpoint::StateReader reader(job.resume, {});
     EXPECT_EQ(reader.manifest().position.pending, at > 2 ? Pending::kApplied : Pending::kNone);
+    EXPECT_EQ(reader.manifest().position.applied, at > 2 ? at - 1 : at) << "that the state has";
     const Fingerprint rest = run(job);
     EXPECT_EQ(rest.state, whole.state) << at;
     EXPECT_EQ(rest.weights, whole.weights) << at;
     EXPECT_EQ(rest.losses.back(), whole.losses.back()) << at;
   }
+}
+
+TEST_F(Delayed, AStopIsSavedWithWhatWaits) {
+  std::atomic<int> signal{0};
+  job_.stop = &signal;
+  job_.on_step = [&](const data::StepRecord& record) {
+    if (record.step == 4) signal = 15;
+  };
+  fs::create_directories(job_.folder);
+  EXPECT_EQ(make_session(job_).run(), Outcome::kSaved);
+}
+
+/// The run that goes on does not come back to the drain of the last step that was saved.
+TEST_F(Delayed, GoesOnFromAStopInAStepThatIsEvaluatedBehindADrain) {
+  job_.data.valid = job_.data.train;
+  job_.eval = {.every = 2, .batches = 1, .drain = true};
+  const Fingerprint whole = run(job_);
+  std::atomic<int> signal{0};
+  Job job = job_;
+  job.folder = folder_ / "stopped";
+  fs::create_directories(job.folder);
+  job.stop = &signal;
+  job.execution = Execution::kSerial;
+  job.hooks.wrap_handler = [&](executor::Handler& inner, const memory::SlotMemory&) {
+    return std::make_unique<Raiser>(inner, signal);
+  };
+  EXPECT_EQ(make_session(job).run(), Outcome::kSaved);
+  job_.resume = job.folder + "/checkpoints/step-4";
+  job_.folder = folder_ / "rest";
+  EXPECT_EQ(checkpoint::StateReader(job_.resume, {}).manifest().position.pending, Pending::kNone);
+  EXPECT_EQ(run(job_).weights, whole.weights);
+}
+
+/// As of its state: docs/checkpoints.md.
+TEST_F(Delayed, AFlippedBitOfTheGradientThatWaitsIsNamed) {
+  job_.resume = saved_after(4, job_);
+  std::string file;
+  {
+    const checkpoint::StateReader reader(job_.resume, {});
+    const checkpoint::Record& last = reader.manifest().gradients.back();
+    file = reader.manifest().files.at(last.file);
+    std::fstream stream(fs::path(job_.resume) / file,
+                        std::ios::in | std::ios::out | std::ios::binary);
+    const auto at = static_cast<std::streamoff>(last.offset + last.bytes() - 5);
+    stream.seekg(at);
+    const int byte = stream.get();
+    stream.seekp(at);
+    stream.put(static_cast<char>(byte ^ 1));
+  }
+  test::expect_error(Errc::kCheckpoint, {file, "the gradient of ", "is not what was written"},
+                     [&] { make_session(job_).run(); });
+  job_.checkpoint.verify = false;
+  EXPECT_NO_THROW(make_session(job_).run());
 }
 
 /// Also when nothing is left to do but to apply it.
@@ -211,6 +285,31 @@ TEST_F(Delayed, GoesOnFromItsLastStep) {
   job.resume = job.folder + "/checkpoints/step-" + std::to_string(kSteps);
   job.folder = folder_ / "rest";
   EXPECT_EQ(run(job).weights, whole.weights);
+}
+
+/// What waits was decided by the run that saved it.
+TEST_F(Delayed, TheUpdateThatWaitsKeepsItsNumbersWhateverTheSettings) {
+  job_.train.gradient_clipping = 0.5;
+  job_.scheduler.type = data::SchedulerType::kCosine;
+  const auto updates_of_the_fourth = [&] {
+    std::erase_if(seen_.updates, [](const auto& update) { return update.second.record.step != 3; });
+    return std::exchange(seen_.updates, {});
+  };
+  witnessed();
+  const auto expected = updates_of_the_fourth();
+  ASSERT_FALSE(expected.empty());
+  job_.resume = saved_after(4, job_);
+  job_.optimizer.lr *= 3;
+  job_.train.steps = 2 * kSteps;
+  job_.train.gradient_clipping = std::nullopt;
+  witnessed();
+  const auto applied = updates_of_the_fourth();
+  ASSERT_EQ(applied.size(), expected.size());
+  for (const auto& [id, update] : expected) {
+    EXPECT_EQ(applied.at(id).record.lr, update.record.lr);
+    EXPECT_EQ(applied.at(id).record.t, update.record.t);
+    EXPECT_EQ(applied.at(id).after, update.after);
+  }
 }
 
 /// The way out of the delay: the gradient that waits is applied before the first step.
@@ -233,6 +332,7 @@ TEST_F(Delayed, RefusesAGradientThatItCannotApply) {
   };
   job_.train.clip_scope = ClipScope::kSegment;
   job_.train.gradient_clipping = 0.6;
+  job_.settings = {{"train.gradient_clipping", "0.6"}, {"precision.compute", "fp32"}};
   job_.resume = saved_after(4, job_);
   EXPECT_NO_THROW(make_session(job_));
   Job other = job_;
@@ -241,10 +341,29 @@ TEST_F(Delayed, RefusesAGradientThatItCannotApply) {
                   "delayed_update_start"});
   other = job_;
   other.train.clip_scope = ClipScope::kGlobal;
-  refused(other, {"the update of step 4", "train.clip_scope: segment"});
+  refused(other, {"the update of step 4", "set train.gradient_clipping: 0.6, train.clip_scope"});
+  other.train.clip_scope = ClipScope::kSegment;
+  other.train.gradient_clipping = std::nullopt;
+  refused(other, {"the update of step 4", "set train.gradient_clipping: 0.6, train.clip_scope"});
   other = job_;
   other.compute = DType::kBf16;
-  refused(other, {"its gradient of embedding is F32, this run's are BF16", "precision.grad_dtype"});
+  refused(other, {"its gradient of embedding is F32, this run's are BF16",
+                  "set precision.compute: fp32, precision.grad_dtype,"});
+}
+
+/// Nothing would be lost of it.
+TEST_F(Delayed, AnyRunGoesOnFromAStepThatIsSkipped) {
+  job_.resume = saved_after(4, job_, {.spoiled_steps = {3}});
+  ASSERT_EQ(checkpoint::StateReader(job_.resume, {}).manifest().position.pending,
+            Pending::kSkipped);
+  job_.optimizer.update = schedule::Update::kEnd;
+  witnessed();
+  std::map<std::int64_t, std::set<std::int64_t>> expected;
+  for (std::int64_t step = 4; step < kSteps; ++step) expected[step] = {step};
+  EXPECT_EQ(applied_in(), expected);
+  for (const auto& [id, update] : seen_.updates) {
+    EXPECT_EQ(update.record.t, update.record.step);  // one of the steps before was skipped
+  }
 }
 
 TEST(Delay, SaysFromWhichStepOnAndWhatItMeans) {
@@ -252,10 +371,24 @@ TEST(Delay, SaysFromWhichStepOnAndWhatItMeans) {
   EXPECT_EQ(delayed_start(options, 1000), 40);
   options.delayed_update_start = 0.25;
   EXPECT_EQ(delayed_start(options, 1000), 250);
-  EXPECT_THAT(describe_delay(40, 500), testing::HasSubstr("from step 41 on"));
-  EXPECT_THAT(describe_delay(40, 500), testing::HasSubstr("one step late"));
-  EXPECT_THAT(describe_delay(500, 500), testing::HasSubstr("no update is late"));
-  EXPECT_THAT(describe_delay(499, 500), testing::Not(testing::HasSubstr("no update is late")));
+  EXPECT_THAT(describe_delay(40, 500, {}), HasSubstr("from step 41 on"));
+  EXPECT_THAT(describe_delay(40, 500, {}),
+              AllOf(HasSubstr("one step late"), Not(HasSubstr("waits"))));
+  EXPECT_THAT(describe_delay(500, 500, {}), HasSubstr("no update is late; lower"));
+  EXPECT_THAT(describe_delay(499, 500, {}), Not(HasSubstr("no update is late")));
+}
+
+TEST(Delay, SaysWhenWhatWaitsIsApplied) {
+  checkpoint::Position position;
+  position.step = 100;
+  position.pending = Pending::kApplied;
+  EXPECT_THAT(describe_delay(100, 500, position),
+              HasSubstr("a gradient of step 100 waits: its update is applied beside the first"));
+  EXPECT_THAT(describe_delay(101, 500, position), HasSubstr("is applied before the first step"));
+  EXPECT_THAT(describe_delay(40, 100, position), HasSubstr("is applied before the final weights"));
+  // The way out of the delay is not advised against.
+  EXPECT_THAT(describe_delay(500, 500, position),
+              AllOf(HasSubstr("no other update is late"), Not(HasSubstr("lower"))));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "engine/checkpoint/checkpoints.h"
 #include "engine/checkpoint/state_reader.h"
+#include "engine/data/learning_rate.h"
 #include "tests/support/errors.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/train/crown_rows.h"
@@ -125,8 +126,13 @@ TEST_P(Resume, GoesOnFromTheCheckpointsOfEveryOtherPlacementBitForBit) {
   checkpoint::Position position{4, 3, 1, 0};
   if (GetParam().compute == DType::kF16) position = {4, 3, 0, 0, 1024, 0};  // lowered: not counted
   if (GetParam().by_segment()) position = {4, 4, 0, 0};
-  const bool waits = GetParam().delayed() && !GetParam().accumulates;  // else it was drained
-  if (waits) position.pending = checkpoint::Position::Pending::kSkipped;
+  const bool waits = GetParam().delayed() && !GetParam().drains();
+  if (waits) {
+    position.pending = checkpoint::Position::Pending::kSkipped;
+    const Job job = job_of(folder, GetParam());
+    position.pending_lr = static_cast<float>(
+        data::lr_at(job.scheduler, job.optimizer.lr, kSpoiledStep, *job.train.steps));
+  }
   EXPECT_EQ(after_the_skip.position, position);
   EXPECT_EQ(first.at("step-2").position.pending == checkpoint::Position::Pending::kApplied, waits);
   EXPECT_EQ(after_the_skip.gradients.size(), waits ? after_the_skip.sums.size() : 0);

@@ -51,6 +51,40 @@ TEST(WriteLimit, EndsTheRunBeforeTheStepThatWouldPassItWithWeights) {
   EXPECT_THAT(refused.message, HasSubstr("limits.max_write_total"));
 }
 
+/// Of a run that goes on, the update that waits comes on top of one a step.
+TEST(WriteLimit, CountsTheUpdateThatWaits) {
+  const TempFolder folder;
+  Job job = nvme_job(folder, Execution::kSerial);
+  job.train.steps = 6;
+  job.optimizer.update = schedule::Update::kDelayed;
+  job.optimizer.delayed_update_start = std::int64_t{1};
+  job.checkpoint.every = std::int64_t{3};
+  std::vector<data::StepRecord> records;
+  job.on_step = [&](const data::StepRecord& record) { records.push_back(record); };
+  run(job);
+  ASSERT_EQ(records.size(), 6U);
+  const Bytes state = records[0].nvme_write_bytes;  // an update of its own; the next leaves its one
+  EXPECT_EQ(records[1].nvme_write_total, 2 * state);
+  EXPECT_EQ(records.back().nvme_write_total, 7 * state) << "with the update of the last step";
+
+  job.resume = job.folder + "/checkpoints/step-3";  // two of three updates, and first values
+  const auto total_with = [&](Bytes most) {
+    records.clear();
+    job.folder = folder / "limited";
+    fs::remove_all(job.folder);
+    job.limits.max_write_total = most;
+    run(job);
+    return records.back().nvme_write_total;
+  };
+  EXPECT_EQ(total_with(6 * state), 6 * state);
+  EXPECT_EQ(records.size(), 1U);
+  EXPECT_EQ(total_with(7 * state - 1), 6 * state);
+  EXPECT_EQ(total_with(7 * state), 7 * state);
+  EXPECT_EQ(records.size(), 2U);
+  EXPECT_EQ(total_with(100 * state), 8 * state);
+  EXPECT_EQ(records.size(), 3U);
+}
+
 /// The simulator knows what a check costs; the run file may still say what it wants.
 TEST(Verify, AutoChecksWhereTheStepHasTimeForIt) {
   const TempFolder folder;
