@@ -107,10 +107,10 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
   using schedule::ActivationHome, schedule::GradientHome, schedule::OptimizerHome,
       schedule::ParamHome;
   // Weights at home on the host are fetched, those on the device published and their layers kept,
-  // those on nvme read and written; so are activations there. With gradients on the device its
-  // norms come back; with state there it is fetched, and what reads it or comes of it comes back.
-  // Updates that arrive have records of their own; late ones take them from the step before, or
-  // from a checkpoint.
+  // and the head's logits; those on nvme read and written; so are activations there. With gradients
+  // on the device its norms come back; with state there it is fetched, and what reads it or comes
+  // of it comes back. Updates that arrive have records of their own; late ones take them from the
+  // step before, or from a checkpoint.
   const std::string saved = save_with_gradient(job);
   for (const auto& [param, gradient, state, activation, update] :
        {Homes{ParamHome::kCpu, GradientHome::kCpu, OptimizerHome::kNvme, ActivationHome::kNone},
@@ -123,6 +123,8 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
     job.homes.offload_gradient = gradient;
     job.homes.offload_optimizer = state;
     job.homes.offload_activation = activation;
+    job.homes.recompute =
+        param == ParamHome::kNone ? schedule::Recompute::kNone : schedule::Recompute::kEveryLayer;
     job.optimizer.update = update;
     if (update == schedule::Update::kArriving) {
       job.train.clip_scope = ClipScope::kSegment;
