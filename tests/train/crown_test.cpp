@@ -256,9 +256,13 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
   ASSERT_EQ(std::count(expected.skipped.begin(), expected.skipped.end(), true),
             wiring_.by_segment() ? 0 : 1);
   ASSERT_EQ(expected.skipped[kSpoiledStep], !wiring_.by_segment());
-  int clipped = 0;
-  for (std::size_t i = 0; i < 5; ++i) clipped += expected.clipped[i] && !expected.skipped[i];
-  ASSERT_EQ(clipped, 1);
+  int clipped = 0, whole = 0;
+  for (std::size_t i = 0; i < 5; ++i) {
+    clipped += expected.clipped[i] && !expected.skipped[i];
+    whole += !expected.clipped[i] && !expected.skipped[i];
+  }
+  ASSERT_GT(clipped, 0);
+  ASSERT_GT(whole, 0);
   if (wiring_.compute == DType::kF16 && !wiring_.by_segment()) {
     ASSERT_EQ(expected.loss_scales, (std::vector<std::int64_t>{1024, 1024, 1024, 2048, 1024}));
   }
