@@ -17,10 +17,11 @@
 namespace sluice::nvme {
 namespace {
 
-constexpr std::size_t kRequests = 8;    // in memory
+constexpr std::size_t kRequests = 8;    // in memory, and in the file at least
 constexpr std::size_t kMostFile = 256;  // requests; fewer where filling it takes too long
 constexpr double kFillSeconds = 1.0;
 constexpr std::size_t kAtATime = 4;  // as many as a lane of the run has
+static_assert(2 * kAtATime <= kRequests);
 constexpr std::size_t kSingles = 5;
 // Several requests at a time, until there were enough of them or it takes too long.
 constexpr double kWarmSeconds = 0.1;
@@ -94,8 +95,10 @@ class Look {
 
   std::size_t enough() const { return std::max(kEnoughRequests, filled_); }
 
-  Ticket request(Op op, std::size_t i) {
-    std::byte* memory = memory_.get() + i % kRequests * kLookedAt;
+  /// The `turn`th of those in flight. Reads and writes at once have memory of their own.
+  Ticket request(Op op, std::size_t i, std::size_t turn = 0) {
+    const std::size_t slot = turn % kAtATime + (op == Op::kRead ? kAtATime : 0);
+    std::byte* memory = memory_.get() + slot * kLookedAt;
     return queue_->submit({op, &file_, i * kLookedAt, memory, kLookedAt});
   }
 
@@ -113,7 +116,9 @@ class Look {
       return over(to_seconds(now - from), done);
     };
     while (!enough()) {
-      while (in_flight.size() < kAtATime) in_flight.push_back(request(op, first + asked++ % count));
+      for (; in_flight.size() < kAtATime; ++asked) {
+        in_flight.push_back(request(op, first + asked % count, asked));
+      }
       in_flight.front().wait();
       in_flight.pop_front();
       now = now_ns();
@@ -160,7 +165,7 @@ std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options&
   for (const std::string& path : paths) {
     const std::uint64_t drive = filesystem_of(path).device;
     if (paths_of[drive]++ > 0) continue;
-    Look look(path, options, stored);
+    Look look(path, options, std::min(stored / paths.size(), filesystem_of(path).free / 4));
     look.fill();
     const Rate write = look.rate(Op::kWrite);
     Speed speed{look.rate(Op::kRead), write};

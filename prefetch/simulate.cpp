@@ -1,6 +1,7 @@
 #include "prefetch/simulate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <limits>
 
@@ -133,6 +134,7 @@ class Clock {
         first = i;
       }
     }
+    SLUICE_CHECK(std::isfinite(step), kLogic, "an op of the simulated run never ends");
     for (Active& a : active_) a.left = std::max(0.0, a.left - step * a.speed);
     for (LaneId lane = 0; lane < running_on_.size(); ++lane) {
       if (running_on_[lane] > 0) line_.busy[lane] += step;

@@ -1,9 +1,10 @@
 #include "engine/base/machine.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <fstream>
+#include <map>
+#include <system_error>
 
 namespace sluice {
 
@@ -16,9 +17,21 @@ std::optional<std::string> cpu_model() {
   return std::nullopt;
 }
 
-Bytes last_cache() {
-  const long bytes = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return bytes > 0 ? static_cast<Bytes>(bytes) : 0;
+// Not by sysconf, which on some virtual machines tells of the host's.
+Bytes last_cache(const std::filesystem::path& root) {
+  std::map<std::string, Bytes> caches;  // by the processors that share one
+  std::error_code missing;
+  for (const auto& cpu :
+       std::filesystem::directory_iterator(root / "sys/devices/system/cpu", missing)) {
+    const std::filesystem::path cache = cpu.path() / "cache/index3";
+    std::ifstream size(cache / "size"), sharers(cache / "shared_cpu_list");
+    Bytes kib = 0;
+    std::string shared_by;
+    if (size >> kib && sharers >> shared_by) caches[shared_by] = kib * 1_KiB;
+  }
+  Bytes all = 0;
+  for (const auto& [shared_by, bytes] : caches) all += bytes;
+  return all;
 }
 
 double processor_seconds() {

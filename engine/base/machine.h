@@ -3,6 +3,7 @@
 /// Thread  any
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -13,8 +14,9 @@ namespace sluice {
 /// nullopt where it has no name.
 std::optional<std::string> cpu_model();
 
-/// Of the cache of the last level that cores share; 0 where the system does not say.
-Bytes last_cache();
+/// Of all caches of the third level together; 0 where the system does not say. `root` holds sys/: a
+/// test has its own.
+Bytes last_cache(const std::filesystem::path& root = "/");
 
 /// That this process has used so far, in user and system.
 double processor_seconds();

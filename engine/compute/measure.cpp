@@ -176,17 +176,20 @@ struct OpCost {
   train::Timing time;
 };
 
+enum class Wanted : std::uint8_t { kWorkspace, kTimeToo };
+
 OpCost cost_of(gpu::Stream& stream, const Setup& setup, const train::Numerics& numerics,
-               const OpBytes& op) {
+               const OpBytes& op, Wanted wanted) {
   tensor::Workspace arena = tensor::Workspace::measuring(gpu::free_memory());
   const auto seconds_of_one = [&] {
     const gpu::Event begin = stream.record();
     stream.run([&] { run_in(arena, setup, numerics, op.local()); });
     const gpu::Event end = stream.record();
     end.ticket().wait();
-    return gpu::seconds_between(begin, end);
+    return std::max(gpu::seconds_between(begin, end), 1e-9);
   };
-  const train::Timing time = train::settled(seconds_of_one);
+  const train::Timing time = wanted == Wanted::kTimeToo ? train::settled(seconds_of_one)
+                                                        : train::Timing{seconds_of_one(), 0};
   return {arena.peak(), time};
 }
 
@@ -208,11 +211,13 @@ train::Measured ModelOps::measure(gpu::Stream& stream) {
       for (const Rows rows : rows_of(setup_, block.kind)) {
         Scratch scratch(stream, setup_.sharing);
         const OpBytes op = scratch_op(setup_, block, id, rows, scratch);
-        const OpCost cost = cost_of(stream, setup_, numerics_, op);
+        const bool timed = measured.seconds.contains(id);  // with whole rows, which come first
+        const OpCost cost =
+            cost_of(stream, setup_, numerics_, op, timed ? Wanted::kWorkspace : Wanted::kTimeToo);
         measured.workspace.side = std::max(measured.workspace.side, cost.used.side);
         measured.workspace.main = std::max(measured.workspace.main, cost.used.main);
-        if (!measured.seconds.emplace(id, cost.time.seconds).second) continue;
-        // Of whole rows, which come first.
+        if (timed) continue;
+        measured.seconds[id] = cost.time.seconds;
         measured.bytes[id] = bytes_of(op);
         if (cost.time.spread > train::kMostSpread) {
           measured.unsteady.push_back({schedule::kind_of(id).name, cost.time.spread});

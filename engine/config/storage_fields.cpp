@@ -110,7 +110,7 @@ std::vector<Field> limit_fields() {
   return {key("limits.max_write_total", or_null(size(1_B, kMostBytes, 1_B)),
               "The most that a run may write to the nvme tier, which wears drives. It ends before "
               "the step that would write more, with its weights; null is no limit. The look at "
-              "the drives before the first step, a second or two of writing, is not counted",
+              "the drives before the first step, up to 4 s of writing on each, is not counted",
               &Config::limits, &train::LimitOptions::max_write_total)};
 }
 

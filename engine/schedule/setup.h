@@ -48,7 +48,7 @@ struct Setup {
   bool begins_pending = false;   ///< with a gradient whose update is still to come
   std::int64_t kept_layers = 0;  ///< so many, from the last, keep their forward for backward
   bool keeps_logits = false;     ///< the head does not make them again for its second pass
-  Bytes logits = 0;              ///< of a micro-batch; 0: the head has no second pass
+  Bytes logits = 0;              ///< of a micro-batch; 0: no second pass, or too large
   Bytes workspace = 0;           ///< of the compute lane
 
   std::uint64_t chunk_count() const;

@@ -50,8 +50,10 @@ class Look {
     if (largest >= 0) weights = setup.segment_elems(largest) * size_of(setup.compute);
     elems_ = round_up(std::max<Bytes>(bytes / (kArrays * sizeof(float)), 1), kGrain);
     chunk_ = chunk_ == 0 ? elems_ : std::min<std::size_t>(chunk_, elems_);
+    chunk_ = std::max(chunk_, round_up(elems_ / kMostPieces, kGrain));
     copied_ = round_up(std::max<Bytes>(bytes / 2, 1), kAlignment);
     piece_ = weights == 0 ? copied_ : std::min(weights, copied_);
+    piece_ = std::max(piece_, round_up(copied_ / kMostPieces, kAlignment));
   }
 
   std::size_t elems() const { return elems_; }
@@ -118,6 +120,7 @@ class Look {
  private:
   static constexpr Bytes kArrays = 4;  // master, m, v, gradient
   static constexpr std::size_t kGrain = 4096;
+  static constexpr Bytes kMostPieces = 256;  // so that a round is about bytes
 
   static int largest_segment(const schedule::Setup& setup) {
     int largest = -1;
@@ -168,6 +171,11 @@ class Look {
   std::vector<Unsteady> unsteady_;
 };
 
+/// Weights, a gradient and state, wherever they are.
+Bytes memory_of(const schedule::Setup& setup) {
+  return setup.model->parameters() * (zero::kStateBytesPerElem + 2 * size_of(setup.compute));
+}
+
 /// On drives.
 Bytes stored_of(const schedule::Setup& setup) {
   Bytes per_elem = 0;
@@ -199,10 +207,11 @@ Throughput throughput(const nvme::Rate& rate) {
 
 }  // namespace
 
-Bytes looked_at(Bytes last_cache, Bytes available) {
-  constexpr Bytes kLeast = 16_MiB, kMost = 512_MiB;
+Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available) {
+  constexpr Bytes kLeast = 16_MiB, kMost = 512_MiB, kUsualCache = 32_MiB;
   constexpr Bytes kTimes = 4, kShares = 8;
-  return std::min(std::clamp(kTimes * last_cache, kLeast, kMost), available / kShares);
+  const Bytes beyond = kTimes * (last_cache > 0 ? last_cache : kUsualCache);
+  return std::min(std::clamp(std::min(beyond, of_run), kLeast, kMost), available / kShares);
 }
 
 plan::Rates rates_of(const Timings& timings, bool updates_on_device) {
@@ -233,7 +242,7 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
                       const nvme::Options& aio) {
   const cpu_adam::Optimizer optimizer(cpu_adam);
   const Bytes free = std::min(host_memory().available, gpu::free_memory());
-  Look look(setup, looked_at(last_cache(), free));
+  Look look(setup, looked_at(last_cache(), memory_of(setup), free));
   Timings timings{.copied = look.copied(), .elems = look.elems(), .touched = look.touched()};
   timings.host = look.host(optimizer, &timings.touch);
   const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <filesystem>
 #include <string>
 #include <thread>
 
+#include "engine/base/machine.h"
 #include "tests/support/temp_folder.h"
 
 namespace sluice {
@@ -97,6 +99,24 @@ TEST(Quota, BecomesTheNearestNumberOfThreadsAndOneAtLeast) {
   EXPECT_EQ(threads_of(1.6), 2U);
   EXPECT_EQ(threads_of(3), 3U);
   EXPECT_EQ(threads_of(7.9), 8U);
+}
+
+TEST(LastCache, IsTheSumOfThoseThatThereAre) {
+  const TempFolder root;
+  EXPECT_EQ(last_cache(root.path()), 0) << "not known";
+  const auto cpu = [&](int number, const char* size, const char* sharers) {
+    const std::string cache =
+        "sys/devices/system/cpu/cpu" + std::to_string(number) + "/cache/index3/";
+    root.write(cache + "size", size);
+    root.write(cache + "shared_cpu_list", sharers);
+  };
+  cpu(0, "32768K", "0-1");
+  cpu(1, "32768K", "0-1");
+  EXPECT_EQ(last_cache(root.path()), 32_MiB);
+  cpu(2, "16384K", "2");
+  EXPECT_EQ(last_cache(root.path()), 48_MiB);
+  std::filesystem::create_directories(root.path() + "/sys/devices/system/cpu/cpufreq");
+  EXPECT_EQ(last_cache(root.path()), 48_MiB);
 }
 
 }  // namespace
