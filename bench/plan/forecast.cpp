@@ -24,7 +24,6 @@
 #include "engine/config/load.h"
 #include "engine/schedule/ops.h"
 #include "engine/train/session.h"
-#include "prefetch/simulate.h"
 
 namespace sluice {
 namespace {
@@ -155,24 +154,8 @@ bool bytes_hold(const plan::Plan& plan, const std::vector<data::StepRecord>& rec
          written == moved(schedule::LaneKind::kNvmeWrite) * records.size();
 }
 
-/// Seconds of a step in which each lane has an op.
-std::vector<double> busy(const train::Session& session, train::Execution execution) {
-  const plan::Plan& plan = session.plan();
-  if (execution == train::Execution::kOverlapped) {
-    return prefetch::steady_step({plan.catalog.residents, plan.catalog.pools, plan.lanes},
-                                 plan.programs.step, session.cost())
-        .busy;
-  }
-  std::vector<double> busy(plan.lanes.size(), 0.0);
-  for (const prefetch::Op& op : plan.programs.step->ops()) {
-    busy[op.lane] += session.cost().seconds(op);
-  }
-  return busy;
-}
-
-void print_lanes(const train::Session& session, train::Execution execution,
-                 const std::vector<data::StepRecord>& records) {
-  const std::vector<double> forecast = busy(session, execution);
+void print_lanes(const train::Session& session, const std::vector<data::StepRecord>& records) {
+  const std::vector<double>& forecast = session.plan().forecast.busy;
   for (std::size_t lane = 0; lane < forecast.size(); ++lane) {
     std::vector<double> measured;
     for (std::size_t i = kWarmUp; i < records.size(); ++i) {
@@ -231,7 +214,7 @@ Ran run(const Case& of, Detail detail) {
              ran.step_s, 100 * ran.error(), session.plan().forecast.bound,
              ran.bytes_hold ? "as planned" : "NOT AS PLANNED");
   if (detail == Detail::kOps) {
-    print_lanes(session, of.execution, records);
+    print_lanes(session, records);
     print_ops(session, trace);
   }
   std::fflush(stdout);
