@@ -41,8 +41,12 @@ class Head {
   at::Tensor logits(Columns columns) const {
     return at::mm(n_NH_, columns.rows_of(weight_VH_).t());
   }
-  void logits(Columns columns, at::Tensor out_NC) const {
-    at::mm_out(out_NC, n_NH_, columns.rows_of(weight_VH_).t());
+  at::Tensor logits_to(at::Tensor out_NC, Columns columns) const {
+    return at::mm_out(out_NC, n_NH_, columns.rows_of(weight_VH_).t());
+  }
+  /// Of what there is one of for each part of the vocabulary, that of these columns.
+  const at::Tensor& part_of(const std::vector<at::Tensor>& parts, Columns columns) const {
+    return parts[static_cast<std::size_t>(columns.begin / chunk_)];
   }
 
   /// Writes the weight gradient of these columns; returns their part of the gradient of n.
@@ -60,9 +64,10 @@ class Head {
   std::int64_t chunk_;
 };
 
-Softmax see_all(const Head& head, const at::Tensor& targets_BS) {
+template <class Logits>
+Softmax see_all(const Head& head, const at::Tensor& targets_BS, Logits logits) {
   Softmax softmax(targets_BS);
-  head.for_columns([&](Columns columns) { softmax.add(columns, head.logits(columns)); });
+  head.for_columns([&](Columns columns) { softmax.add(columns, logits(columns)); });
   return softmax;
 }
 
@@ -84,29 +89,24 @@ class Train {
   }
   /// The second pass makes each part's logits again: they never exist all at once.
   at::Tensor in_parts(const at::Tensor& out_loss) const {
-    const Softmax softmax = see_all(head_, targets_BS_);
-    softmax.write_loss_sum(out_loss);
-    return sum_of_parts(softmax, [&](Columns columns) { return head_.logits(columns); });
+    const auto logits = [&](Columns columns) { return head_.logits(columns); };
+    return in_parts(out_loss, logits, logits);
   }
   at::Tensor in_kept_parts(const std::vector<at::Tensor>& kept, const at::Tensor& out_loss) const {
-    Softmax softmax(targets_BS_);
-    auto next = kept.begin();
-    head_.for_columns([&](Columns columns) {
-      head_.logits(columns, *next);
-      softmax.add(columns, *next++);
-    });
-    softmax.write_loss_sum(out_loss);
-    next = kept.begin();
-    return sum_of_parts(softmax, [&](Columns) { return *next++; });
+    const auto again = [&](Columns columns) { return head_.part_of(kept, columns); };
+    const auto first = [&](Columns columns) { return head_.logits_to(again(columns), columns); };
+    return in_parts(out_loss, first, again);
   }
 
  private:
-  template <class Logits>
-  at::Tensor sum_of_parts(const Softmax& softmax, Logits logits) const {
+  template <class First, class Again>
+  at::Tensor in_parts(const at::Tensor& out_loss, First first, Again again) const {
+    const Softmax softmax = see_all(head_, targets_BS_, first);
+    softmax.write_loss_sum(out_loss);
     at::Tensor dn = at::zeros({targets_BS_.numel(), dweight_VH_.size(1)},
                               dweight_VH_.options().dtype(at::kFloat));
     head_.for_columns(
-        [&](Columns columns) { dn.add_(backward(softmax, columns, logits(columns))); });
+        [&](Columns columns) { dn.add_(backward(softmax, columns, again(columns))); });
     return dn;
   }
   at::Tensor backward(const Softmax& softmax, Columns columns, at::Tensor logits) const {
@@ -149,7 +149,8 @@ void head_loss(const shape::Decoder& d, const ParamSource& params, const at::Ten
   const at::Tensor x = x_BSH.view({-1, d.hidden});
   const Head head(params.weight(weight_role(d)), forward(final_norm(d), params, x).y_NH,
                   loss_chunk);
-  see_all(head, targets_BS).write_loss_sum(out_loss);
+  const auto logits = [&](Columns columns) { return head.logits(columns); };
+  see_all(head, targets_BS, logits).write_loss_sum(out_loss);
 }
 
 }  // namespace sluice::model
