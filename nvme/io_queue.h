@@ -40,8 +40,8 @@ struct Enrolment {
 };
 
 /// A queue of requests, for one drive. It cuts them into pieces of `block_size` and keeps at most
-/// `queue_depth` pieces of reads and as many of writes in flight; requests of a kind take turns of
-/// some pieces. The rest waits here; submit() never waits for the drive.
+/// `queue_depth` pieces of reads and as many of writes in flight. The rest waits here, what has the
+/// least left in front (transfer.h); submit() never waits for the drive.
 ///
 /// A ticket is done without error only when every byte was transferred: short transfers are
 /// continued, interrupted ones repeated, a read that meets the end of the file fails. It is done

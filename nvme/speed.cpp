@@ -28,6 +28,8 @@ constexpr double kWarmSeconds = 0.1;
 constexpr double kLeastSeconds = 0.2;
 constexpr double kMostSeconds = 1.5;
 constexpr std::size_t kEnoughRequests = 64;  // or all of a file that is larger
+/// A drive that does less than this when it reads and writes was disturbed.
+constexpr double kLeastOverlap = 0.25;
 /// A drive that takes longer than this for one request is not asked for several.
 constexpr double kSlowSeconds = 0.1;
 
@@ -63,7 +65,7 @@ class Look {
     auto written =
         std::async(std::launch::async, [&] { return sustained(Op::kWrite, 0, filled_ / 2, over); });
     const double read = sustained(Op::kRead, filled_ / 2, filled_ / 2, over);
-    return std::clamp(read / r + written.get() / w, 1.0, 2.0);
+    return std::clamp(read / r + written.get() / w, kLeastOverlap, 2.0);
   }
   /// Space that was only reserved is paid for at the first write.
   void fill() {

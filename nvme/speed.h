@@ -18,8 +18,9 @@ struct Rate {
 };
 struct Speed {
   Rate read, write;
-  /// What both directions move at once, each as a part of what it moves alone, added up: from 1,
-  /// where one takes its time from the other, to 2, where they do not touch.
+  /// What both directions move at once, each as a part of what it moves alone, added up: 2 where
+  /// they do not touch, 1 where one takes its time from the other, less where that costs time of
+  /// its own.
   double overlap = 1;
   /// Beside other drives, where as much is read as is written.
   double both() const;

@@ -64,6 +64,7 @@ Job::Job(std::span<const Request> requests, Bytes block_size, std::shared_ptr<vo
     check(request);
     SLUICE_CHECK(request.op == requests.front().op, kLogic,
                  "the requests of one ticket all read or all write");
+    left_ += request.bytes;
     if (request.bytes > 0) requests_.push_back(request);
   }
 }
@@ -76,6 +77,7 @@ Request Job::next() {
   left.data += piece.bytes;
   left.bytes -= piece.bytes;
   if (left.bytes == 0) ++at_;
+  left_ -= piece.bytes;
   ++under_way_;
   return piece;
 }
@@ -129,35 +131,28 @@ Error overdue(const Piece& piece, std::chrono::milliseconds timeout, std::size_t
 }
 
 void Backlog::push(std::shared_ptr<Job> job) {
-  const Op op = job->op();
-  lines_[static_cast<std::size_t>(op)].jobs.push_back(std::move(job));
+  auto& jobs = jobs_[static_cast<std::size_t>(job->op())];
+  const auto left = [](const auto& of) { return of->left(); };
+  jobs.insert(std::ranges::upper_bound(jobs, job->left(), {}, left), std::move(job));
 }
 
-/// One whose piece failed since it took its turn has none left.
+/// One of whose pieces one failed has none left.
 bool Backlog::has(Op op) {
-  Line& line = lines_[static_cast<std::size_t>(op)];
-  while (!line.jobs.empty() && !line.jobs.front()->has_next()) {
-    line.jobs.pop_front();
-    line.taken = 0;
-  }
-  return !line.jobs.empty();
+  auto& jobs = jobs_[static_cast<std::size_t>(op)];
+  while (!jobs.empty() && !jobs.front()->has_next()) jobs.pop_front();
+  return !jobs.empty();
 }
 
 Piece Backlog::take(Op op) {
-  Line& line = lines_[static_cast<std::size_t>(op)];
   Piece piece;
-  piece.job = line.jobs.front();
+  piece.job = jobs_[static_cast<std::size_t>(op)].front();
   piece.rest = piece.job->next();
-  if (++line.taken < kTurn && piece.job->has_next()) return piece;
-  line.taken = 0;
-  line.jobs.pop_front();
-  if (piece.job->has_next()) line.jobs.push_back(piece.job);
   return piece;
 }
 
 void Backlog::abandon(const std::exception_ptr& error) {
-  for (Line& line : lines_) {
-    for (const auto& job : std::exchange(line, {}).jobs) job->abandon(error);
+  for (auto& jobs : jobs_) {
+    for (const auto& job : std::exchange(jobs, {})) job->abandon(error);
   }
 }
 

@@ -29,6 +29,8 @@ class Job {
   Ticket ticket() const { return source_.ticket(); }
   /// Of a job that has_next().
   Op op() const { return requests_[at_].op; }
+  /// Not cut off yet.
+  Bytes left() const { return left_; }
 
   /// False too once a piece has failed: the rest is not worth writing.
   bool has_next() const { return !error_ && at_ < requests_.size(); }
@@ -47,6 +49,7 @@ class Job {
  private:
   std::vector<Request> requests_;  // not yet cut; empty ones are left out
   std::size_t at_ = 0;
+  Bytes left_ = 0;
   Bytes block_size_;
   unsigned under_way_ = 0;
   std::exception_ptr error_;
@@ -85,10 +88,10 @@ inline constexpr unsigned kMomentLooks = 10;
 /// all.
 Error overdue(const Piece& piece, std::chrono::milliseconds timeout, std::size_t in_flight);
 
-/// The jobs that still have pieces to issue. Reads and writes apart; those of one kind take turns,
-/// so that a short one is not kept waiting by one without end. A turn is most of a chunk: jobs that
-/// shared the drive piece by piece would all end late and together, and who waits for a whole one
-/// would stand still, then have several at once.
+/// The jobs that still have pieces to issue. Reads and writes apart; of those of one kind the one
+/// with the least left comes first, and of two alike the one that was there before: weights that
+/// are waited for overtake state that is read ahead, and jobs as long as each other do not all end
+/// late and together. A long one waits for as long as shorter ones come, which of a program ends.
 class Backlog {
  public:
   void push(std::shared_ptr<Job> job);
@@ -99,12 +102,7 @@ class Backlog {
   void abandon(const std::exception_ptr& error);
 
  private:
-  static constexpr unsigned kTurn = 64;
-  struct Line {
-    std::deque<std::shared_ptr<Job>> jobs;
-    unsigned taken = 0;  // pieces of the first one's turn
-  };
-  std::array<Line, 2> lines_;  // by Op
+  std::array<std::deque<std::shared_ptr<Job>>, 2> jobs_;  // by Op; the least left first
 };
 
 }  // namespace sluice::nvme

@@ -18,6 +18,9 @@ namespace sluice::prefetch {
 
 struct Resource {
   std::string name;
+  /// What it gives to ops of several lanes at once, of what it gives to those of one. Less than 1:
+  /// who shares it is in the other's way.
+  double shared = 1.0;
 };
 
 struct Demand {
@@ -41,12 +44,21 @@ struct Rate {
 
 struct OpCost : Rate {
   std::vector<Demand> demands;
+  /// Of ops that one resource keeps slow each goes at its own full speed times something that is
+  /// one for all; this says what is full for that. More than others: it gets more of the resource.
+  double weight = 1.0;
+};
+
+/// Which of the ops that a lane has started are worked on.
+enum class Turn : std::uint8_t {
+  kInOrder,       ///< of their start, each to its end
+  kShortestFirst  ///< those with the least left
 };
 
 struct LaneCost : OpCost {
-  /// So many of the ops that the lane has started are worked on; the others stand behind them, in
-  /// the order in which they were started. Of a stream: one.
+  /// So many of the ops that the lane has started are worked on, the others wait. Of a stream: one.
   std::uint32_t at_once = std::numeric_limits<std::uint32_t>::max();
+  Turn turn = Turn::kInOrder;
 };
 
 struct CostModel {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <optional>
 
 #include "engine/base/error.h"
 
@@ -67,7 +68,7 @@ class Clock {
           queue.push_back(*op);
         }
         // Behind those before it, when the events that a stream waits for have been reached.
-        while (!queue.empty() && running_on_[lane] < at_once(lane) &&
+        while (!queue.empty() && running_on_[lane] < begun_at_once(lane) &&
                board_.stream_waits(queue.front()).empty()) {
           begin(queue.front(), lane);
           queue.pop_front();
@@ -77,8 +78,10 @@ class Clock {
     }
   }
 
-  std::uint32_t at_once(LaneId lane) const {
-    return board_.lanes()[lane].issue == Issue::kFifo ? 1 : cost_.lanes[lane].at_once;
+  std::uint32_t begun_at_once(LaneId lane) const {
+    if (board_.lanes()[lane].issue == Issue::kFifo) return 1;
+    const LaneCost& cost = cost_.lanes[lane];
+    return cost.turn == Turn::kInOrder ? cost.at_once : std::numeric_limits<std::uint32_t>::max();
   }
 
   void begin(OpRef op, LaneId lane) {
@@ -88,35 +91,72 @@ class Clock {
     active_.push_back({op, lane, &cost, now_, cost_.seconds(board_.op(op)), 1.0});
   }
 
-  /// All get faster together until a resource is used up; those on it stay there, and the others
-  /// share what is left of theirs.
-  void set_speeds() {
+  /// Those whose turn it is. The others stand still.
+  void see_who_works() {
     open_.clear();
-    for (Active& a : active_) open_.push_back(&a);
+    for (Active& a : active_) {
+      a.speed = 0;
+      if (has_turn(a)) open_.push_back(&a);
+    }
+  }
+
+  bool has_turn(const Active& a) const {
+    const LaneCost& lane = cost_.lanes[a.lane];
+    if (lane.turn == Turn::kInOrder) return true;  // it was not begun before
+    // Of two with as much left the first has its turn.
+    std::uint32_t before = 0;
+    for (const Active& other : active_) {
+      if (other.lane != a.lane || &other == &a) continue;
+      before += other.left < a.left || (other.left == a.left && &other < &a) ? 1 : 0;
+    }
+    return before < lane.at_once;
+  }
+
+  void see_what_is_free() {
     free_.assign(cost_.resources.size(), 1.0);
+    asked_by_.assign(cost_.resources.size(), std::nullopt);
+    for (const Active* a : open_) {
+      for (const Demand& d : a->cost->demands) {
+        if (d.share <= 0) continue;
+        if (asked_by_[d.resource].value_or(a->lane) != a->lane) {
+          free_[d.resource] = cost_.resources[d.resource].shared;
+        }
+        asked_by_[d.resource] = a->lane;
+      }
+    }
+  }
+
+  /// All get faster together, each by its weight, until a resource is used up or an op has its full
+  /// speed; those stay there, and the others share what is left of theirs.
+  void set_speeds() {
+    see_who_works();
+    see_what_is_free();
     while (!open_.empty()) {
       asked_.assign(cost_.resources.size(), 0.0);
+      double level = std::numeric_limits<double>::infinity();
       for (const Active* a : open_) {
-        for (const Demand& d : a->cost->demands) asked_[d.resource] += d.share;
+        level = std::min(level, 1 / a->cost->weight);
+        for (const Demand& d : a->cost->demands) {
+          asked_[d.resource] += d.share * a->cost->weight;
+        }
       }
-      double speed = 1.0;
       std::size_t scarcest = free_.size();
       for (std::size_t r = 0; r < free_.size(); ++r) {
-        if (asked_[r] * speed <= free_[r]) continue;
-        speed = free_[r] / asked_[r];
+        if (asked_[r] * level <= free_[r]) continue;
+        level = free_[r] / asked_[r];
         scarcest = r;
       }
       const auto stays = [&](const Active* a) {
-        return scarcest == free_.size() ||
-               std::ranges::any_of(a->cost->demands, [&](const Demand& d) {
-                 return d.resource == scarcest && d.share > 0;
-               });
+        if (scarcest == free_.size()) return 1 / a->cost->weight <= level;
+        return std::ranges::any_of(a->cost->demands, [&](const Demand& d) {
+          return d.resource == scarcest && d.share > 0;
+        });
       };
       for (Active* a : open_) {
         if (!stays(a)) continue;
-        a->speed = speed;
+        a->speed = std::min(1.0, a->cost->weight * level);
         for (const Demand& d : a->cost->demands) {
-          free_[d.resource] = std::max(0.0, free_[d.resource] - d.share * speed);
+          free_[d.resource] = std::max(0.0, free_[d.resource] - d.share * a->speed);
         }
       }
       std::erase_if(open_, stays);
@@ -165,9 +205,10 @@ class Clock {
   std::vector<std::deque<OpRef>> queued_;  // per lane: started, its turn has not come
   std::vector<std::uint32_t> running_on_;  // per lane
   std::vector<Active> active_;
-  // Of set_speeds(): without a speed yet; what is left of each resource, and asked of it.
+  // Of set_speeds(): those without a speed yet; what is left of each resource, and asked of it.
   std::vector<Active*> open_;
   std::vector<double> free_, asked_;
+  std::vector<std::optional<LaneId>> asked_by_;  // of each resource: by the last of the ops
   Timeline line_;
 };
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/machine.h"
 #include "engine/compute/model_ops.h"
 #include "engine/model/documents.h"
 #include "engine/schedule/batch.h"
@@ -176,12 +177,27 @@ struct OpCost {
   train::Timing time;
 };
 
+/// On the host a step finds little of what an op needs in a cache: other layers, and the update,
+/// were there since. A device has too small a one to matter.
+class Caches {
+ public:
+  Caches() : others_(gpu::device().unified ? kTimes * last_cache() : 0) {}
+  void clear() {
+    for (std::size_t i = 0; i < others_.size(); i += kLine) ++others_[i];
+  }
+
+ private:
+  static constexpr std::size_t kTimes = 2, kLine = 64;
+  std::vector<std::uint8_t> others_;
+};
+
 enum class Wanted : std::uint8_t { kWorkspace, kTimeToo };
 
 OpCost cost_of(gpu::Stream& stream, const Setup& setup, const train::Numerics& numerics,
-               const OpBytes& op, Wanted wanted) {
+               const OpBytes& op, Caches& caches, Wanted wanted) {
   tensor::Workspace arena = tensor::Workspace::measuring(gpu::free_memory());
   const auto seconds_of_one = [&] {
+    stream.run([&] { caches.clear(); });
     const gpu::Event begin = stream.record();
     stream.run([&] { run_in(arena, setup, numerics, op.local()); });
     const gpu::Event end = stream.record();
@@ -204,6 +220,7 @@ train::Measured ModelOps::measure(gpu::Stream& stream) {
   };
   stream.run(set_up).ticket().wait();
   train::Measured measured;
+  Caches caches;
   bool layer_done = false;  // all layers have one shape
   for (const shape::Block& block : setup_.model->blocks) {
     if (block.kind == shape::BlockKind::kLayer && std::exchange(layer_done, true)) continue;
@@ -212,8 +229,8 @@ train::Measured ModelOps::measure(gpu::Stream& stream) {
         Scratch scratch(stream, setup_.sharing);
         const OpBytes op = scratch_op(setup_, block, id, rows, scratch);
         const bool timed = measured.seconds.contains(id);  // with whole rows, which come first
-        const OpCost cost =
-            cost_of(stream, setup_, numerics_, op, timed ? Wanted::kWorkspace : Wanted::kTimeToo);
+        const OpCost cost = cost_of(stream, setup_, numerics_, op, caches,
+                                    timed ? Wanted::kWorkspace : Wanted::kTimeToo);
         measured.workspace.side = std::max(measured.workspace.side, cost.used.side);
         measured.workspace.main = std::max(measured.workspace.main, cost.used.main);
         if (timed) continue;

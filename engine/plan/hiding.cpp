@@ -1,6 +1,7 @@
 #include "engine/plan/hiding.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 namespace sluice::plan {
@@ -22,6 +23,18 @@ struct Work {
   double seconds(double micro_batches) const { return once + each * micro_batches; }
 };
 
+/// What the drives take of one resource.
+struct Taken {
+  Work work;
+  std::set<prefetch::LaneId> lanes;
+
+  /// As it is when all of them are at it.
+  Work seconds(const prefetch::Resource& resource) const {
+    const double gives = lanes.size() > 1 ? resource.shared : 1;
+    return {work.once / gives, work.each / gives};
+  }
+};
+
 /// Micro-batches from which `work` is no longer than `computing`; nullopt: it always is.
 std::optional<double> hidden_from(const Work& work, const Work& computing) {
   if (work.once <= computing.once && work.each <= computing.each) return 0;
@@ -40,19 +53,21 @@ Hiding hide_drives(const prefetch::Program& step, const schedule::Setup& setup,
                    const prefetch::CostModel& cost) {
   const auto micro_batches = static_cast<double>(setup.micro_batches);
   Work computing;
-  std::vector<Work> drives(cost.resources.size());  // what they take of each
+  std::vector<Taken> drives(cost.resources.size());
   for (const prefetch::Op& op : step.ops()) {
     const double seconds = cost.seconds(op);
     if (op.lane == schedule::lane_of(LaneKind::kCompute)) {
       computing.add(op, seconds, micro_batches);
     } else if (is_of_drives(op)) {
       for (const prefetch::Demand& demand : cost.of(op).demands) {
-        drives[demand.resource].add(op, seconds * demand.share, micro_batches);
+        drives[demand.resource].work.add(op, seconds * demand.share, micro_batches);
+        drives[demand.resource].lanes.insert(op.lane);
       }
     }
   }
   Hiding hiding{0, 0};
-  for (const Work& work : drives) {
+  for (std::size_t r = 0; r < drives.size(); ++r) {
+    const Work work = drives[r].seconds(cost.resources[r]);
     hiding.drives_s = std::max(hiding.drives_s, work.seconds(micro_batches));
     const auto from = hidden_from(work, computing);
     if (!from || !hiding.tokens) {

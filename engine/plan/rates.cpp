@@ -1,6 +1,8 @@
 #include "engine/plan/rates.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <optional>
 
 namespace sluice::plan {
@@ -26,22 +28,35 @@ enum Resource : std::uint32_t {
 /// Of a sum: it and the contribution are read, and it is written; ops count the sum twice.
 constexpr double kSumTraffic = 1.5;
 
+/// Threads of one op wait for each other, so all of them for one that had to share its core: where
+/// the model is computed on the host its cores give this much of themselves to ops of several lanes
+/// (scripts/bench forecast, two cores: 0.8 to 0.9).
+constexpr double kSharedCores = 0.85;
+
+/// Rates that lie no further apart are one.
+constexpr double kSame = 0.1;
+
 /// Of what host memory gives, for so many bytes per second.
 Demand dram(double bytes_per_second, const Rates& rates) {
   return {kDram, rates.dram > 0 ? std::min(1.0, bytes_per_second / rates.dram) : 0};
 }
 
 /// A transfer, and before or behind it its check, which takes a core and leaves the drives to
-/// others meanwhile.
+/// others meanwhile. Both directions have as many requests at the drives (nvme::Backlog), so both
+/// get as many bytes.
 void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Rates& rates) {
   const double drives = t.together > t.alone ? t.alone / t.together : 1.0;
   lane.bytes_per_second = t.alone;
-  lane.demands = {
-      {kDrives, drives / rates.nvme_overlap}, {direction, drives}, dram(t.alone, rates)};
+  lane.turn = prefetch::Turn::kShortestFirst;
+  lane.at_once = static_cast<std::uint32_t>(std::ceil(1 / drives - kSame));
+  const double other = (direction == kReads ? rates.nvme_write : rates.nvme_read).alone;
+  if (other > 0 && other < t.alone) lane.weight = other / t.alone;
+  lane.demands = {{kDrives, drives}, {direction, drives}, dram(t.alone, rates)};
   if (rates.checks <= 0 || t.alone <= 0) return;
+  ++lane.at_once;                                                // one is checked meanwhile
   const double transferring = 1 / (1 + t.alone / rates.checks);  // share of the op's time
   lane.bytes_per_second = t.alone * transferring;
-  lane.demands = {{kDrives, drives / rates.nvme_overlap * transferring},
+  lane.demands = {{kDrives, drives * transferring},
                   {direction, drives * transferring},
                   dram(t.alone * transferring, rates),
                   {kCores, rates.check_cores * (1 - transferring)}};
@@ -51,8 +66,11 @@ void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Ra
 
 CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   CostModel cost;
-  cost.resources = {
-      {"cores"}, {"host memory"}, {"drives"}, {"reads of drives"}, {"writes of drives"}};
+  cost.resources = {{"cores", rates.compute_cores > 0 ? kSharedCores : 1.0},
+                    {"host memory"},
+                    {"drives", rates.nvme_overlap},
+                    {"reads of drives"},
+                    {"writes of drives"}};
   LaneCost idle;
   idle.latency_s = rates.op_s;
   cost.lanes.assign(lanes.size(), idle);

@@ -84,31 +84,34 @@ class Look {
   ArithmeticTimings host(const cpu_adam::Optimizer& optimizer, double* touch) {
     std::vector<float> master(elems_), m(elems_), v(elems_);
     const std::vector<float> gradient(elems_, 1.0F);
+    std::vector<Bf16> weights(elems_);
     const cpu_adam::State state{master, m, v};
     *touch = timed("memory", [&] {
       return seconds_of([&] {
         for (const std::span<float> of : {state.master, state.m, state.v}) negate(optimizer, of);
       });
     });
-    return arithmetic("host", optimizer, state, gradient,
+    return arithmetic("host", optimizer, state, gradient, weights,
                       [](const auto& work) { return seconds_of(work); });
   }
 
   ArithmeticTimings device(const cpu_adam::Optimizer& optimizer) {
     const Bytes bytes = elems_ * sizeof(float);
-    gpu::DeviceHeap heap(kArrays * round_up(bytes, kAlignment));
+    gpu::DeviceHeap heap((kArrays + 1) * round_up(bytes, kAlignment));
     std::vector<gpu::DeviceBlock> blocks;
     gpu::Stream stream("arithmetic");
     const gpu::Arithmetic device(optimizer);
     const auto zeros = [&] {
       const std::span of(blocks.emplace_back(heap.allocate(bytes)).data(), bytes);
       stream.run([&device, of] { device.fill(of, std::byte{0}); });
-      return std::span(reinterpret_cast<float*>(of.data()), elems_);
+      return of.data();
     };
-    const cpu_adam::State state{zeros(), zeros(), zeros()};
-    const std::span<const float> gradient = zeros();
+    const auto values = [&] { return std::span(reinterpret_cast<float*>(zeros()), elems_); };
+    const cpu_adam::State state{values(), values(), values()};
+    const std::span<const float> gradient = values();
+    const std::span weights(reinterpret_cast<Bf16*>(zeros()), elems_);
     // By the device's own clock.
-    return arithmetic("device", device, state, gradient, [&](const auto& work) {
+    return arithmetic("device", device, state, gradient, weights, [&](const auto& work) {
       const gpu::Event begin = stream.record();
       stream.run(work);
       const gpu::Event end = stream.record();
@@ -118,7 +121,7 @@ class Look {
   }
 
  private:
-  static constexpr Bytes kArrays = 4;  // master, m, v, gradient
+  static constexpr Bytes kArrays = 4;  // master, m, v, gradient; weights are half of one
   static constexpr std::size_t kGrain = 4096;
   static constexpr Bytes kMostPieces = 256;  // so that a round is about bytes
 
@@ -144,13 +147,13 @@ class Look {
   template <class Arithmetic, class Clock>
   ArithmeticTimings arithmetic(const char* whose, const Arithmetic& does,
                                const cpu_adam::State& state, std::span<const float> gradient,
-                               const Clock& clock) {
+                               std::span<Bf16> weights, const Clock& clock) {
     const auto update = [&] {
       for (std::size_t at = 0; at < elems_; at += chunk_) {
         const std::size_t n = std::min(chunk_, elems_ - at);
         does.update(cpu_adam::Hyper{},
                     {state.master.subspan(at, n), state.m.subspan(at, n), state.v.subspan(at, n)},
-                    gradient.subspan(at, n), {});
+                    gradient.subspan(at, n), weights.subspan(at, n));
       }
     };
     const auto sum = [&] { does.accumulate(state.m, gradient); };
@@ -209,7 +212,7 @@ Throughput throughput(const nvme::Rate& rate) {
 
 Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available) {
   constexpr Bytes kLeast = 16_MiB, kMost = 512_MiB, kUsualCache = 32_MiB;
-  constexpr Bytes kTimes = 4, kShares = 8;
+  constexpr Bytes kTimes = 8, kShares = 8;
   const Bytes beyond = kTimes * (last_cache > 0 ? last_cache : kUsualCache);
   return std::min(std::clamp(std::min(beyond, of_run), kLeast, kMost), available / kShares);
 }

@@ -4,7 +4,7 @@
 /// All of it works on more memory than caches hold, if the run does. Each time is the median of
 /// several, and what does not agree is tried again (timing.h).
 ///
-/// Thread  one, before the run; half a second where cores move 20 GB/s and have 32 MiB of cache,
+/// Thread  one, before the run; a second where cores move 20 GB/s and have 32 MiB of cache,
 ///         three times that on a busy machine, one to six more for each drive, and up to 512 MiB
 ///         for that long
 #pragma once
@@ -41,7 +41,7 @@ struct Timings {
   std::optional<nvme::Speed> drives = {};  ///< bytes per second of all together
 };
 
-/// So much memory is worked on: four times what caches hold, but no more than the run has itself,
+/// So much memory is worked on: eight times what caches hold, but no more than the run has itself,
 /// and an eighth of what can be taken. `last_cache` 0: not known.
 Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available);
 

@@ -63,6 +63,12 @@ TEST(Summaries, OfThoseWithinTheSpreadTheLeastInFlightWins) {
   EXPECT_EQ(winner(all, Traffic::kMixed)->point.depth, 16U);
 }
 
+/// What is in flight is waited for by whatever is asked for next.
+TEST(Summaries, OfThoseAsFastTheLeastInFlightWins) {
+  const std::vector<Summary> all = {summary(1_MiB, 8, 96, 0), summary(4_MiB, 64, 100, 0)};
+  EXPECT_EQ(winner(all, Traffic::kMixed)->point.depth, 8U);
+}
+
 TEST(Summaries, APointMeasuredOnceDoesNotWinAgainstFinalists) {
   const std::vector<Summary> all = {summary(4_MiB, 64, 200, 0, 1), summary(1_MiB, 64, 98, 0.05)};
   EXPECT_EQ(winner(all, Traffic::kMixed)->point.block, 1_MiB);

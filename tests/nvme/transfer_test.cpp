@@ -150,28 +150,30 @@ class BacklogTest : public testing::Test {
   Backlog backlog_;
 };
 
-/// A turn is 64 pieces, or what is left.
-TEST_F(BacklogTest, JobsOfAKindTakeTurns) {
-  backlog_.push(job(Op::kWrite, 0, 80 * 4_KiB));
+TEST_F(BacklogTest, TheOneWithTheLeastLeftComesFirst) {
+  backlog_.push(job(Op::kWrite, 0, 5 * 4_KiB));
   EXPECT_THAT(taken(Op::kWrite, 2), testing::ElementsAre(0U, 4_KiB));
-  backlog_.push(job(Op::kWrite, 1_MiB, 8_KiB));
-  std::vector<Bytes> expected;
-  for (Bytes i = 2; i < 64; ++i) expected.push_back(i * 4_KiB);
-  expected.insert(expected.end(), {1_MiB, 1_MiB + 4_KiB});
-  for (Bytes i = 64; i < 80; ++i) expected.push_back(i * 4_KiB);
-  EXPECT_EQ(taken(Op::kWrite, 199), expected);
+  backlog_.push(job(Op::kWrite, 1_MiB, 4 * 4_KiB));  // as long as the first was, longer than it is
+  backlog_.push(job(Op::kWrite, 2_MiB, 2 * 4_KiB));
+  EXPECT_THAT(taken(Op::kWrite, 199),
+              testing::ElementsAre(2_MiB, 2_MiB + 4_KiB, 8_KiB, 12_KiB, 16_KiB, 1_MiB,
+                                   1_MiB + 4_KiB, 1_MiB + 8_KiB, 1_MiB + 12_KiB));
   EXPECT_TRUE(backlog_.empty());
 }
 
-TEST_F(BacklogTest, ATurnIsNotShortenedByTheOneBefore) {
-  backlog_.push(job(Op::kRead, 0, 3 * 4_KiB));
-  backlog_.push(job(Op::kRead, 1_MiB, 65 * 4_KiB));
-  backlog_.push(job(Op::kRead, 2_MiB, 4_KiB));
-  const std::vector<Bytes> all = taken(Op::kRead, 199);
-  ASSERT_EQ(all.size(), 69U);
-  EXPECT_EQ(all[66], 1_MiB + 63 * 4_KiB);
-  EXPECT_EQ(all[67], 2_MiB);
-  EXPECT_EQ(all[68], 1_MiB + 64 * 4_KiB);
+/// Otherwise all of them end late and together.
+TEST_F(BacklogTest, OfTwoAlikeTheFirstComesFirst) {
+  for (const Bytes at : {0_MiB, 1_MiB, 2_MiB}) backlog_.push(job(Op::kRead, at, 8_KiB));
+  EXPECT_THAT(taken(Op::kRead, 199),
+              testing::ElementsAre(0U, 4_KiB, 1_MiB, 1_MiB + 4_KiB, 2_MiB, 2_MiB + 4_KiB));
+}
+
+/// Of a job of several requests all that is left counts.
+TEST_F(BacklogTest, WhatIsLeftIsThatOfAllRequests) {
+  const std::vector<Request> three(3, Request{Op::kRead, &file_, 1_MiB, memory_.data(), 4_KiB});
+  backlog_.push(std::make_shared<Job>(three, 4_KiB, nullptr));
+  backlog_.push(job(Op::kRead, 2_MiB, 8_KiB));
+  EXPECT_THAT(taken(Op::kRead, 1), testing::ElementsAre(2_MiB));
 }
 
 TEST_F(BacklogTest, ReadsAndWritesAreApart) {
@@ -183,13 +185,13 @@ TEST_F(BacklogTest, ReadsAndWritesAreApart) {
   EXPECT_EQ(taken(Op::kWrite, 9).size(), 4U);
 }
 
-TEST_F(BacklogTest, AJobThatFailedHasNoMoreTurns) {
+TEST_F(BacklogTest, AJobThatFailedHasNoMorePieces) {
   const auto failed = job(Op::kRead, 0, 64_KiB);
   backlog_.push(failed);
-  backlog_.push(job(Op::kRead, 1_MiB, 4_KiB));
   taken(Op::kRead, 1);
+  backlog_.push(job(Op::kRead, 1_MiB, 64_KiB));
   failed->end(std::make_exception_ptr(Error(Errc::kIo, "gone")));
-  EXPECT_THAT(taken(Op::kRead, 9), testing::ElementsAre(1_MiB));
+  EXPECT_THAT(taken(Op::kRead, 1), testing::ElementsAre(1_MiB));
 }
 
 TEST_F(BacklogTest, WhatIsAbandonedFails) {

@@ -186,7 +186,8 @@ TEST(Plan, NeverExceedsALimitNorFallsBelowItsMinimumNorIsSlowerThanThere) {
 }
 
 /// The search is greedy, so this is no theorem: it is what it must reach on these plans. (What may
-/// keep its forward may take 2% for it.)
+/// keep its forward may take 2% for it; and with more memory more requests are at a drive, where a
+/// short one may overtake the one that is waited for.)
 TEST_P(EveryPlan, IsHardlySlowerWithMoreMemory) {
   const auto setup = setup_of(GetParam());
   const Plan most = make_plan(setup, kPlenty);
@@ -199,7 +200,7 @@ TEST_P(EveryPlan, IsHardlySlowerWithMoreMemory) {
       limits.tiers[i] += (std::max(most.planned[i], minimum[i]) - minimum[i]) * eighths / 8;
     }
     const double step_s = make_plan(setup, limits).forecast.step_s;
-    EXPECT_LE(step_s, fastest * 1.02) << eighths << " eighths of what it wants";
+    EXPECT_LE(step_s, fastest * 1.05) << eighths << " eighths of what it wants";
     fastest = std::min(fastest, step_s);
   }
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/schedule/ops.h"
 
 namespace sluice::plan {
@@ -61,16 +63,19 @@ TEST(Rates, WhatIsCheckedTakesACoreBesideTheTransfer) {
     EXPECT_DOUBLE_EQ(demands[1].share, 0.125);
     EXPECT_DOUBLE_EQ(demands[3].share, 0.25);
     EXPECT_EQ(cost.resources[demands[3].resource].name, "cores");
+    EXPECT_EQ(cost.lanes[schedule::lane_of(lane)].at_once, 4U + 1U);
   }
 }
 
 TEST(Rates, CopiesOfOneDirectionTakeTurnsAndTheDrivesWorkOnSeveralTransfers) {
-  const auto cost = cost_model({}, schedule::make_lanes());
+  Rates rates;
+  rates.nvme_read = rates.nvme_write = {1e9, 4e9};
+  const auto cost = cost_model(rates, schedule::make_lanes());
   const auto at_once = [&](LaneKind lane) { return cost.lanes[schedule::lane_of(lane)].at_once; };
   EXPECT_EQ(at_once(LaneKind::kHostToDevice), 1U);
   EXPECT_EQ(at_once(LaneKind::kDeviceToHost), 1U);
-  EXPECT_GE(at_once(LaneKind::kNvmeRead), 4U);
-  EXPECT_GE(at_once(LaneKind::kNvmeWrite), 4U);
+  EXPECT_EQ(at_once(LaneKind::kNvmeRead), 4U);
+  EXPECT_EQ(at_once(LaneKind::kNvmeWrite), 4U);
 }
 
 TEST(Rates, AnUpdateTakesWhatTheLaneTakesThatItRunsOn) {
@@ -138,6 +143,33 @@ TEST(Rates, ADriveThatIsFasterWithManyTransfersIsOnlyPartlyUsedByOne) {
   EXPECT_DOUBLE_EQ(write.share, 1.0);
 }
 
+/// Both directions get as many bytes, and one request of a kind is worked on where more gain
+/// nothing.
+TEST(Rates, DirectionsOfADriveGetAsManyBytesAndItsShortestRequestFirst) {
+  Rates rates;
+  rates.nvme_read = {2e9, 2.1e9};
+  rates.nvme_write = {8e9, 30e9};
+  rates.nvme_overlap = 0.9;
+  const auto cost = cost_model(rates, schedule::make_lanes());
+  const auto& read = cost.lanes[schedule::lane_of(LaneKind::kNvmeRead)];
+  const auto& write = cost.lanes[schedule::lane_of(LaneKind::kNvmeWrite)];
+  EXPECT_DOUBLE_EQ(read.weight * read.bytes_per_second, write.weight * write.bytes_per_second);
+  EXPECT_EQ(std::max(read.weight, write.weight), 1);
+  EXPECT_EQ(read.at_once, 1U);
+  EXPECT_EQ(write.at_once, 4U);
+  EXPECT_EQ(read.turn, prefetch::Turn::kShortestFirst);
+  EXPECT_EQ(cost.resources[read.demands.at(0).resource].shared, 0.9);
+}
+
+TEST(Rates, CoresThatComputeTheModelGiveLessToSeveralLanes) {
+  Rates rates;
+  EXPECT_EQ(cost_model(rates, schedule::make_lanes()).resources.at(0).shared, 1) << "a device does";
+  rates.compute_cores = 1;
+  const auto cores = cost_model(rates, schedule::make_lanes()).resources.at(0);
+  EXPECT_EQ(cores.name, "cores");
+  EXPECT_LT(cores.shared, 1);
+}
+
 /// Both at once take a drive whose directions do not touch as long as one; more of one direction do
 /// not get faster by that.
 TEST(Rates, DirectionsThatDoNotTouchTakeNothingFromEachOther) {
@@ -148,7 +180,8 @@ TEST(Rates, DirectionsThatDoNotTouchTakeNothingFromEachOther) {
   const auto& read = cost.lanes[schedule::lane_of(LaneKind::kNvmeRead)].demands;
   const auto& write = cost.lanes[schedule::lane_of(LaneKind::kNvmeWrite)].demands;
   EXPECT_EQ(read.at(0).resource, write.at(0).resource);
-  EXPECT_DOUBLE_EQ(read.at(0).share, 0.25);
+  EXPECT_DOUBLE_EQ(read.at(0).share, 0.5);
+  EXPECT_EQ(cost.resources[read.at(0).resource].shared, 2);
   EXPECT_NE(read.at(1).resource, write.at(1).resource);
   EXPECT_DOUBLE_EQ(read.at(1).share, 0.5);
   EXPECT_DOUBLE_EQ(write.at(1).share, 0.5);

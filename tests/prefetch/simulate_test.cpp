@@ -36,6 +36,65 @@ TEST(Simulate, OpsThatShareADiskTakeTwiceAsLong) {
   EXPECT_THAT(line.busy, ElementsAre(DoubleEq(6), DoubleEq(6)));
 }
 
+/// A drive that turns from reading to writing: 6 bytes one way and 6 the other, then 3 alone.
+TEST(Simulate, AResourceMayGiveSeveralLanesMoreOrLessThanOne) {
+  const auto seconds = [](double shared) {
+    Writing w;
+    w.op(0, {}, {}, 6);
+    w.op(0, {}, {}, 3);
+    w.op(1, {}, {}, 6);
+    LaneCost reads = one_byte_per_second({{0, 1.0}});
+    reads.at_once = 1;
+    const CostModel cost{{{"disk", shared}}, {reads, one_byte_per_second({{0, 1.0}})}};
+    return run({w.done()}, {{"reads", 2, Issue::kOldestReady}, kHost}, cost).seconds;
+  };
+  EXPECT_DOUBLE_EQ(seconds(1), 6 + 6 + 3);
+  EXPECT_DOUBLE_EQ(seconds(0.75), (6 + 6) / 0.75 + 3);
+  EXPECT_DOUBLE_EQ(seconds(2), 6 + 3);
+}
+
+/// Both directions of a drive get as many bytes, though one of them is three times as fast alone:
+/// what that takes of it is 1/4 for each byte per second there, 1/4 / 3 here.
+TEST(Simulate, AWeightSaysHowMuchOfAScarceResourceAnOpGets) {
+  Writing w;
+  w.op(0, {}, {}, 3);
+  w.op(1, {}, {}, 6);
+  LaneCost slow = one_byte_per_second({{0, 1.0}}), fast = slow;
+  fast.bytes_per_second = 3;
+  fast.weight = 1.0 / 3;
+  const auto line = run({w.done()}, {kHost, kHost}, {{{"disk"}}, {slow, fast}});
+  // At 3/4 of a byte per second each, until the first is done.
+  EXPECT_DOUBLE_EQ(line.busy[0], 4);
+  EXPECT_DOUBLE_EQ(line.seconds, 4 + 1);
+}
+
+TEST(Simulate, AWeightDoesNotSlowDownWhoIsNotShortOfAnything) {
+  Writing w;
+  w.op(0, {}, {}, 3);
+  LaneCost cost = one_byte_per_second({{0, 0.5}});
+  cost.weight = 0.1;
+  EXPECT_DOUBLE_EQ(run({w.done()}, {kHost}, {{{"disk"}}, {cost}}).seconds, 3);
+}
+
+/// A long op is under way when a short one comes, which is done first; the long one then goes on.
+TEST(Simulate, TheShortestOfALanesOpsMayHaveTheTurn) {
+  Writing w;
+  const BufferId later = w.control();
+  w.op(1, {}, {later}, 1);
+  w.op(0, {}, {}, 5);
+  w.op(0, {later}, {}, 2);
+  LaneCost drive = one_byte_per_second();
+  drive.at_once = 1;
+  drive.turn = Turn::kShortestFirst;
+  const auto line = run({w.done()}, {{"drive", 2, Issue::kOldestReady}, kHost},
+                        {{}, {drive, one_byte_per_second()}});
+  ASSERT_EQ(line.spans.size(), 3U);
+  EXPECT_DOUBLE_EQ(line.spans[1].begin, 1);
+  EXPECT_DOUBLE_EQ(line.spans[1].end, 3) << "the short one";
+  EXPECT_DOUBLE_EQ(line.spans[2].end, 7) << "the long one, begun at 0";
+  EXPECT_DOUBLE_EQ(line.spans[2].begin, 0);
+}
+
 TEST(Simulate, OpsOnDisjointResourcesDoNotDisturbEachOther) {
   Writing w;
   w.op(0, {}, {}, 3);

@@ -116,8 +116,8 @@ TEST(Calibrate, TimesEverythingThatMovesOrComputesAndNothingLongerThanTheLook) {
 }
 
 TEST(Calibrate, WorksOnMoreThanCachesHoldAndOnNoMoreThanAnEighthOfWhatThereIs) {
-  EXPECT_EQ(looked_at(32_MiB, 1_GiB, 24_GiB), 128_MiB);
-  EXPECT_EQ(looked_at(0, 1_GiB, 24_GiB), 128_MiB) << "not known";
+  EXPECT_EQ(looked_at(32_MiB, 1_GiB, 24_GiB), 256_MiB);
+  EXPECT_EQ(looked_at(0, 1_GiB, 24_GiB), 256_MiB) << "not known";
   EXPECT_EQ(looked_at(1_GiB, 1_GiB, 24_GiB), 512_MiB);
   EXPECT_EQ(looked_at(32_MiB, 1_GiB, 400_MiB), 50_MiB);
   EXPECT_EQ(looked_at(32_MiB, 100_MiB, 24_GiB), 100_MiB) << "the run has no more";
