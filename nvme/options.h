@@ -52,9 +52,9 @@ inline constexpr unsigned kAutoThreads = 8;
 struct Options {
   Engine engine = Engine::kAuto;
   Direct direct = Direct::kAuto;
-  Bytes block_size = 1_MiB;         ///< request size; a multiple of kAlignment
-  /// Reads in flight on a drive, and as many writes. Enough to fill it: what is asked for later waits
-  /// until all of them are done.
+  Bytes block_size = 1_MiB;  ///< request size; a multiple of kAlignment
+  /// Reads in flight on a drive, and as many writes. Enough to fill it: what is asked for later
+  /// waits until all of them are done.
   unsigned queue_depth = 8;
   std::optional<unsigned> threads;  ///< of the thread queue, as many for writes; nullopt = auto
   Verify verify = Verify::kAuto;
