@@ -12,6 +12,7 @@
 #include "engine/tensor/process.h"
 #include "engine/tensor/view.h"
 #include "engine/train/record.h"
+#include "engine/zero/chunk.h"
 #include "gpu/device.h"
 #include "gpu/local.h"
 #include "gpu/memory.h"
@@ -178,16 +179,17 @@ struct OpCost {
 };
 
 /// On the host a step finds little of what an op needs in a cache: other layers, and the update,
-/// were there since. A device has too small a one to matter.
+/// were there since, unless all of them fit. The caches of a device are too small to matter.
 class Caches {
  public:
-  Caches() : others_(gpu::device().unified ? kTimes * last_cache() : 0) {}
+  explicit Caches(Bytes of_run)
+      : others_(gpu::device().unified ? std::min(kTimes * last_cache(), of_run) : 0) {}
   void clear() {
     for (std::size_t i = 0; i < others_.size(); i += kLine) ++others_[i];
   }
 
  private:
-  static constexpr std::size_t kTimes = 2, kLine = 64;
+  static constexpr Bytes kTimes = 2, kLine = 64;
   std::vector<std::uint8_t> others_;
 };
 
@@ -220,7 +222,7 @@ train::Measured ModelOps::measure(gpu::Stream& stream) {
   };
   stream.run(set_up).ticket().wait();
   train::Measured measured;
-  Caches caches;
+  Caches caches(setup_.model->parameters() * zero::kStateBytesPerElem);
   bool layer_done = false;  // all layers have one shape
   for (const shape::Block& block : setup_.model->blocks) {
     if (block.kind == shape::BlockKind::kLayer && std::exchange(layer_done, true)) continue;

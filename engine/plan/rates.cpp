@@ -41,21 +41,27 @@ Demand dram(double bytes_per_second, const Rates& rates) {
   return {kDram, rates.dram > 0 ? std::min(1.0, bytes_per_second / rates.dram) : 0};
 }
 
+/// So many ops that take this share of the drives use all of them.
+std::uint32_t at_once(double share) {
+  return static_cast<std::uint32_t>(std::ceil(1 / share - kSame));
+}
+
 /// A transfer, and before or behind it its check, which takes a core and leaves the drives to
 /// others meanwhile. Both directions have as many requests at the drives (nvme::Backlog), so both
 /// get as many bytes.
 void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Rates& rates) {
+  if (t.alone <= 0) return;  // not measured
   const double drives = t.together > t.alone ? t.alone / t.together : 1.0;
   lane.bytes_per_second = t.alone;
   lane.turn = prefetch::Turn::kShortestFirst;
-  lane.at_once = static_cast<std::uint32_t>(std::ceil(1 / drives - kSame));
+  lane.at_once = at_once(drives);
   const double other = (direction == kReads ? rates.nvme_write : rates.nvme_read).alone;
   if (other > 0 && other < t.alone) lane.weight = other / t.alone;
   lane.demands = {{kDrives, drives}, {direction, drives}, dram(t.alone, rates)};
-  if (rates.checks <= 0 || t.alone <= 0) return;
-  ++lane.at_once;                                                // one is checked meanwhile
+  if (rates.checks <= 0) return;
   const double transferring = 1 / (1 + t.alone / rates.checks);  // share of the op's time
   lane.bytes_per_second = t.alone * transferring;
+  lane.at_once = at_once(drives * transferring);
   lane.demands = {{kDrives, drives * transferring},
                   {direction, drives * transferring},
                   dram(t.alone * transferring, rates),
