@@ -28,6 +28,8 @@ constexpr double kWarmSeconds = 0.1;
 constexpr double kLeastSeconds = 0.2;
 constexpr double kMostSeconds = 1.5;
 constexpr std::size_t kEnoughRequests = 64;  // or all of a file that is larger
+/// What fits into the smallest file is moved in a moment: its look is so much shorter.
+constexpr double kShort = 0.1;
 /// A drive that does less than this when it reads and writes was disturbed.
 constexpr double kLeastOverlap = 0.25;
 /// A drive that takes longer than this for one request is not asked for several.
@@ -38,6 +40,7 @@ class Look {
  public:
   Look(const std::string& path, const Options& options, Bytes stored)
       : most_(std::clamp<std::size_t>(stored / kLookedAt, kRequests, kMostFile)),
+        part_(most_ > kRequests ? 1 : kShort),
         memory_(allocate_aligned(kRequests * kLookedAt)),
         file_(open_unnamed(nearest_existing(path), options.direct)) {
     std::memset(memory_.get(), 1, kRequests * kLookedAt);
@@ -50,7 +53,7 @@ class Look {
     Rate rate{static_cast<double>(kLookedAt) / one, 0};
     if (one > kSlowSeconds) return rate;
     rate.together = sustained(op, 0, filled_, [this](double seconds, std::size_t done) {
-      return seconds > kMostSeconds || (seconds > kLeastSeconds && done >= enough());
+      return seconds > kMostSeconds || (seconds > part_ * kLeastSeconds && done >= enough());
     });
     rate.alone = std::min(rate.alone, rate.together);  // it came first: out of a cache, perhaps
     return rate;
@@ -60,7 +63,7 @@ class Look {
     const double r = alone.read.together, w = alone.write.together;
     if (r == 0 || w == 0) return 1;  // too slow to be asked
     const double wanted = static_cast<double>(enough() * kLookedAt) / std::min(r, w);
-    const double most = std::clamp(wanted, kLeastSeconds, kMostSeconds);
+    const double most = std::clamp(wanted, part_ * kLeastSeconds, kMostSeconds);
     const auto over = [most](double seconds, std::size_t) { return seconds > most; };
     auto written =
         std::async(std::launch::async, [&] { return sustained(Op::kWrite, 0, filled_ / 2, over); });
@@ -95,7 +98,9 @@ class Look {
     return seconds[seconds.size() / 2];
   }
 
-  std::size_t enough() const { return std::max(kEnoughRequests, filled_); }
+  std::size_t enough() const {
+    return most_ > kRequests ? std::max(kEnoughRequests, filled_) : filled_;
+  }
 
   /// The `turn`th of those in flight. Reads and writes at once have memory of their own.
   Ticket request(Op op, std::size_t i, std::size_t turn = 0) {
@@ -126,7 +131,7 @@ class Look {
       now = now_ns();
       if (from != 0) {
         ++done;
-      } else if (to_seconds(now - begin) > kWarmSeconds) {
+      } else if (to_seconds(now - begin) > part_ * kWarmSeconds) {
         from = now;
       }
     }
@@ -136,6 +141,7 @@ class Look {
   }
 
   const std::size_t most_;  // requests in the file
+  const double part_;       // of a long look
   std::size_t filled_ = 0;  // of them, those that were written
   AlignedBytes memory_;
   File file_;
