@@ -44,8 +44,8 @@ struct Rate {
 
 struct OpCost : Rate {
   std::vector<Demand> demands;
-  /// Of ops that one resource keeps slow each goes at its own full speed times something that is
-  /// one for all; this says what is full for that. More than others: it gets more of the resource.
+  /// Ops that one resource keeps slow go at parts of their full speeds that are to each other as
+  /// their weights. The larger, the more of the resource an op gets.
   double weight = 1.0;
 };
 

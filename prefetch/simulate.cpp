@@ -102,7 +102,7 @@ class Clock {
 
   bool has_turn(const Active& a) const {
     const LaneCost& lane = cost_.lanes[a.lane];
-    if (lane.turn == Turn::kInOrder) return true;  // it was not begun before
+    if (lane.turn == Turn::kInOrder) return true;  // it was begun in its turn
     // Of two with as much left the first has its turn.
     std::uint32_t before = 0;
     for (const Active& other : active_) {

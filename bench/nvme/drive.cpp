@@ -82,6 +82,7 @@ void run(double seconds, nvme::Engine engine, const std::vector<nvme::Op>& ops,
          const std::vector<std::string>& folders) {
   nvme::Options options;
   options.engine = engine;
+  options.queue_depth = 32;  // as many as fio has in beside_fio
   nvme::Store store(folders, kRequests * kRequest, options, nvme::AllowRam::kYes,
                     speeds_of(folders, options));
   std::vector<nvme::Extent> extents;

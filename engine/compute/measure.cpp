@@ -183,13 +183,13 @@ struct OpCost {
 class Caches {
  public:
   explicit Caches(Bytes of_run)
-      : others_(gpu::device().unified ? std::min(kTimes * last_cache(), of_run) : 0) {}
+      : others_(gpu::device().unified ? std::min({kTimes * last_cache(), of_run, kMost}) : 0) {}
   void clear() {
     for (std::size_t i = 0; i < others_.size(); i += kLine) ++others_[i];
   }
 
  private:
-  static constexpr Bytes kTimes = 2, kLine = 64;
+  static constexpr Bytes kTimes = 2, kMost = 256_MiB, kLine = 64;
   std::vector<std::uint8_t> others_;
 };
 
