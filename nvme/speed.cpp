@@ -40,7 +40,6 @@ class Look {
  public:
   Look(const std::string& path, const Options& options, Bytes stored)
       : most_(std::clamp<std::size_t>(stored / kLookedAt, kRequests, kMostFile)),
-        part_(most_ > kRequests ? 1 : kShort),
         memory_(allocate_aligned(kRequests * kLookedAt)),
         file_(open_unnamed(nearest_existing(path), options.direct)) {
     std::memset(memory_.get(), 1, kRequests * kLookedAt);
@@ -53,7 +52,7 @@ class Look {
     Rate rate{static_cast<double>(kLookedAt) / one, 0};
     if (one > kSlowSeconds) return rate;
     rate.together = sustained(op, 0, filled_, [this](double seconds, std::size_t done) {
-      return seconds > kMostSeconds || (seconds > part_ * kLeastSeconds && done >= enough());
+      return seconds > kMostSeconds || (seconds > part() * kLeastSeconds && done >= enough());
     });
     rate.alone = std::min(rate.alone, rate.together);  // it came first: out of a cache, perhaps
     return rate;
@@ -63,7 +62,7 @@ class Look {
     const double r = alone.read.together, w = alone.write.together;
     if (r == 0 || w == 0) return 1;  // too slow to be asked
     const double wanted = static_cast<double>(enough() * kLookedAt) / std::min(r, w);
-    const double most = std::clamp(wanted, part_ * kLeastSeconds, kMostSeconds);
+    const double most = std::clamp(wanted, part() * kLeastSeconds, kMostSeconds);
     const auto over = [most](double seconds, std::size_t) { return seconds > most; };
     auto written =
         std::async(std::launch::async, [&] { return sustained(Op::kWrite, 0, filled_ / 2, over); });
@@ -98,9 +97,9 @@ class Look {
     return seconds[seconds.size() / 2];
   }
 
-  std::size_t enough() const {
-    return most_ > kRequests ? std::max(kEnoughRequests, filled_) : filled_;
-  }
+  bool is_short() const { return most_ == kRequests; }
+  double part() const { return is_short() ? kShort : 1; }  // of a long look's times
+  std::size_t enough() const { return is_short() ? filled_ : std::max(kEnoughRequests, filled_); }
 
   /// The `turn`th of those in flight. Reads and writes at once have memory of their own.
   Ticket request(Op op, std::size_t i, std::size_t turn = 0) {
@@ -131,7 +130,7 @@ class Look {
       now = now_ns();
       if (from != 0) {
         ++done;
-      } else if (to_seconds(now - begin) > part_ * kWarmSeconds) {
+      } else if (to_seconds(now - begin) > part() * kWarmSeconds) {
         from = now;
       }
     }
@@ -141,7 +140,6 @@ class Look {
   }
 
   const std::size_t most_;  // requests in the file
-  const double part_;       // of a long look
   std::size_t filled_ = 0;  // of them, those that were written
   AlignedBytes memory_;
   File file_;

@@ -34,8 +34,9 @@ inline std::optional<double> seconds_named(const std::string& text) {
 inline std::vector<double> speeds_of(const std::vector<std::string>& folders,
                                      const nvme::Options& options) {
   std::vector<double> speeds;
-  for (const nvme::Speed& speed : nvme::look_at(folders, options, 1_GiB))
+  for (const nvme::Speed& speed : nvme::look_at(folders, options, 1_GiB)) {
     speeds.push_back(speed.both());
+  }
   return speeds;
 }
 

@@ -90,9 +90,7 @@ Load busiest(const plan::Plan& plan, const CostModel& cost) {
   for (const prefetch::Op& op : plan.programs.step->ops()) {
     const double seconds = cost.seconds(op);
     lanes[op.lane].first += seconds / plan.lanes[op.lane].width;
-    for (const auto& d : cost.of(op).demands) {
-      shared[d.resource].first += d.share * seconds / cost.resources[d.resource].shared;
-    }
+    for (const auto& d : cost.of(op).demands) shared[d.resource].first += d.share * seconds;
   }
   return std::max(std::ranges::max(lanes), std::ranges::max(shared));
 }

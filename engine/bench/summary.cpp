@@ -90,8 +90,8 @@ const Summary* winner(const std::vector<Summary>& summaries, Traffic traffic) {
   for (const Summary& other : known) {
     if (other.point.traffic != traffic) continue;
     // The spread reaches from the slowest to the fastest: half of it to either side.
-    const double spread = std::max({best->spread, other.spread, 2 * kAsFast}) / 2;
-    const double within = spread * best->rate();
+    const double spread = std::max(best->spread, other.spread) / 2;
+    const double within = std::max(spread, kAsFast) * best->rate();
     if (best->rate() - other.rate() > within) continue;
     const Bytes less = other.point.in_flight(), more = chosen->point.in_flight();
     if (less < more || (less == more && other.rate() > chosen->rate())) chosen = &other;

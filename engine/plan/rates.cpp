@@ -52,16 +52,13 @@ std::uint32_t at_once(double share) {
 void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Rates& rates) {
   if (t.alone <= 0) return;  // not measured
   const double drives = t.together > t.alone ? t.alone / t.together : 1.0;
-  lane.bytes_per_second = t.alone;
+  // Its share of the op's time.
+  const double transferring = rates.checks > 0 ? 1 / (1 + t.alone / rates.checks) : 1.0;
+  lane.bytes_per_second = t.alone * transferring;
   lane.turn = prefetch::Turn::kShortestFirst;
-  lane.at_once = at_once(drives);
+  lane.at_once = at_once(drives * transferring);
   const double other = (direction == kReads ? rates.nvme_write : rates.nvme_read).alone;
   if (other > 0 && other < t.alone) lane.weight = other / t.alone;
-  lane.demands = {{kDrives, drives}, {direction, drives}, dram(t.alone, rates)};
-  if (rates.checks <= 0) return;
-  const double transferring = 1 / (1 + t.alone / rates.checks);  // share of the op's time
-  lane.bytes_per_second = t.alone * transferring;
-  lane.at_once = at_once(drives * transferring);
   lane.demands = {{kDrives, drives * transferring},
                   {direction, drives * transferring},
                   dram(t.alone * transferring, rates),

@@ -191,7 +191,9 @@ TEST_F(BacklogTest, AJobThatFailedHasNoMorePieces) {
   taken(Op::kRead, 1);
   backlog_.push(job(Op::kRead, 1_MiB, 64_KiB));
   failed->end(std::make_exception_ptr(Error(Errc::kIo, "gone")));
-  EXPECT_THAT(taken(Op::kRead, 1), testing::ElementsAre(1_MiB));
+  const std::vector<Bytes> left = taken(Op::kRead, 199);
+  EXPECT_EQ(left.size(), 16U);
+  EXPECT_THAT(left, testing::Each(testing::Ge(1_MiB)));
 }
 
 TEST_F(BacklogTest, WhatIsAbandonedFails) {
