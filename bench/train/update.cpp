@@ -188,6 +188,7 @@ class Asleep : public train::Compute {
   explicit Asleep(const std::map<OpId, double>& seconds) : seconds_(seconds) {}
 
   train::Measured measure(gpu::Stream&) override { return {{.main = kAlignment}, {}}; }
+  std::function<void()> example(gpu::Stream&) override { return {}; }
   void set_workspace(std::span<std::byte>, Bytes) override {}
   train::WorkspaceUse peak() const override { return {.main = kAlignment}; }
   void run(const train::OpBytes& op) override {

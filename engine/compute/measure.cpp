@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <random>
 #include <span>
 #include <utility>
 #include <vector>
@@ -44,6 +47,15 @@ class Scratch {
     const std::span bytes(host_.emplace_back(n).data(), n);
     std::ranges::fill(bytes, std::byte{0});
     return bytes;
+  }
+  /// Values near one hundredth, or in fp16 near one, of both signs: products of zeros take less
+  /// power than those of a model, so processors do more of them.
+  void draw(OpBytes::Bytes of) {
+    std::vector<std::uint16_t> values(of.size() / sizeof(std::uint16_t));
+    std::minstd_rand random;
+    for (std::uint16_t& value : values) value = (random() >> 8 & 0x80ff) | 0x3c00;
+    const auto bytes = std::as_writable_bytes(std::span(values));
+    copy(of.first(bytes.size()), bytes);
   }
   void copy(OpBytes::Bytes to, OpBytes::Bytes from) {
     stream_.copy(to.data(), from.data(), to.size()).ticket().wait();
@@ -137,6 +149,9 @@ OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Rows 
       const bool host = spec.name == Operand::kHostBatch || spec.name == Operand::kControl;
       op.bind(spec.name, host ? scratch.on_host(bytes) : scratch.on_device(bytes));
     }
+  }
+  for (const Operand read : {Operand::kWeights, Operand::kInput, Operand::kOutputGradient}) {
+    for (const OpBytes::Bytes values : op.all(read)) scratch.draw(values);
   }
   if (op.has(Operand::kControl)) op.values<train::Control>(Operand::kControl).front() = {};
   if (op.has(Operand::kBatch)) {
@@ -245,6 +260,22 @@ train::Measured ModelOps::measure(gpu::Stream& stream) {
     }
   }
   return measured;
+}
+
+std::function<void()> ModelOps::example(gpu::Stream& stream) {
+  struct Example {
+    Scratch scratch;
+    OpBytes op = {};
+    tensor::Workspace arena = tensor::Workspace::measuring(gpu::free_memory());
+  };
+  const auto is_layer = [](const shape::Block& b) { return b.kind == shape::BlockKind::kLayer; };
+  const auto layer = std::ranges::find_if(setup_.model->blocks, is_layer);
+  const auto example = std::make_shared<Example>(Scratch(stream, setup_.sharing));
+  example->op = scratch_op(setup_, *layer, OpId::kLayerBackward, Rows::kWhole, example->scratch);
+  return [this, &stream, example] {
+    const auto once = [&] { run_in(example->arena, setup_, numerics_, example->op.local()); };
+    stream.run(once).ticket().wait();
+  };
 }
 
 }  // namespace sluice::compute

@@ -1,6 +1,7 @@
 /// The model's functions on LibTorch: what a run's compute lane calls, and what that costs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -19,6 +20,7 @@ class ModelOps : public train::Compute {
   ModelOps(const schedule::Setup& setup, const train::Numerics& numerics);
 
   train::Measured measure(gpu::Stream& stream) override;
+  std::function<void()> example(gpu::Stream& stream) override;
   void set_workspace(std::span<std::byte> memory, Bytes side) override;
   void run(const train::OpBytes& op) override;
   train::WorkspaceUse peak() const override;

@@ -28,11 +28,6 @@ enum Resource : std::uint32_t {
 /// Of a sum: it and the contribution are read, and it is written; ops count the sum twice.
 constexpr double kSumTraffic = 1.5;
 
-/// Threads of one op wait for each other, so all of them for one that had to share its core: where
-/// the model is computed on the host its cores give this much of themselves to ops of several lanes
-/// (scripts/bench forecast, two cores: 0.8 to 0.9).
-constexpr double kSharedCores = 0.85;
-
 /// Rates that lie no further apart are one.
 constexpr double kSame = 0.1;
 
@@ -69,7 +64,7 @@ void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Ra
 
 CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   CostModel cost;
-  cost.resources = {{"cores", rates.compute_cores > 0 ? kSharedCores : 1.0},
+  cost.resources = {{"cores", rates.compute_cores > 0 ? rates.shared_cores : 1.0},
                     {"host memory"},
                     {"drives", rates.nvme_overlap},
                     {"reads of drives"},

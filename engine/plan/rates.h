@@ -40,6 +40,9 @@ struct Rates {
   double copy_cores = 0;
   double copy_ends = 1;  ///< of a copy, that are in host memory
   double check_cores = 0;
+  /// What cores that compute the model give to ops of several lanes, of what they give to one's:
+  /// the threads of an op wait for each other, so all of them for one that had to share its core.
+  double shared_cores = 0.85;
 };
 
 /// Copies of one direction take turns, reads and writes share the drives, what the host computes or

@@ -31,6 +31,7 @@ namespace {
 
 using plan::Throughput;
 
+constexpr double kLeastPace = 0.25;  // less was a disturbance
 constexpr Throughput kGuess = {0.5e9, 1e9};
 
 template <class Work>
@@ -81,18 +82,26 @@ class Look {
     });
   }
 
-  ArithmeticTimings host(const cpu_adam::Optimizer& optimizer, double* touch) {
+  /// `example`: a layer on the host, or empty.
+  void host(const cpu_adam::Optimizer& optimizer, const std::function<void()>& example,
+            Timings& timings) {
     std::vector<float> master(elems_), m(elems_), v(elems_);
     const std::vector<float> gradient(elems_, 1.0F);
     std::vector<Bf16> weights(elems_);
     const cpu_adam::State state{master, m, v};
-    *touch = timed("memory", [&] {
+    timings.touch = timed("memory", [&] {
       return seconds_of([&] {
         for (const std::span<float> of : {state.master, state.m, state.v}) negate(optimizer, of);
       });
     });
-    return arithmetic("host", optimizer, state, gradient, weights,
-                      [](const auto& work) { return seconds_of(work); });
+    timings.host = arithmetic("host", optimizer, state, gradient, weights,
+                              [](const auto& work) { return seconds_of(work); });
+    if (!example) return;
+    std::size_t at = 0;
+    timings.beside = beside(example, [&] {
+      update_chunk(optimizer, state, gradient, weights, at);
+      at = at + chunk_ < elems_ ? at + chunk_ : 0;
+    });
   }
 
   ArithmeticTimings device(const cpu_adam::Optimizer& optimizer) {
@@ -144,16 +153,23 @@ class Look {
     });
   }
 
+  template <class Arithmetic>
+  void update_chunk(const Arithmetic& does, const cpu_adam::State& state,
+                    std::span<const float> gradient, std::span<Bf16> weights,
+                    std::size_t at) const {
+    const std::size_t n = std::min(chunk_, elems_ - at);
+    does.update(cpu_adam::Hyper{},
+                {state.master.subspan(at, n), state.m.subspan(at, n), state.v.subspan(at, n)},
+                gradient.subspan(at, n), weights.subspan(at, n));
+  }
+
   template <class Arithmetic, class Clock>
   ArithmeticTimings arithmetic(const char* whose, const Arithmetic& does,
                                const cpu_adam::State& state, std::span<const float> gradient,
                                std::span<Bf16> weights, const Clock& clock) {
     const auto update = [&] {
       for (std::size_t at = 0; at < elems_; at += chunk_) {
-        const std::size_t n = std::min(chunk_, elems_ - at);
-        does.update(cpu_adam::Hyper{},
-                    {state.master.subspan(at, n), state.m.subspan(at, n), state.v.subspan(at, n)},
-                    gradient.subspan(at, n), weights.subspan(at, n));
+        update_chunk(does, state, gradient, weights, at);
       }
     };
     const auto sum = [&] { does.accumulate(state.m, gradient); };
@@ -217,6 +233,12 @@ Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available) {
   return std::min(std::clamp(std::min(beyond, of_run), kLeast, kMost), available / kShares);
 }
 
+double shared_cores(const Beside& pace, double first_share, double second_share) {
+  const double alone = std::min(1.0, first_share + second_share);
+  return std::clamp((pace.first * first_share + pace.second * second_share) / alone, kLeastPace,
+                    2.0);
+}
+
 plan::Rates rates_of(const Timings& timings, bool updates_on_device) {
   plan::Rates rates;
   const auto updated = [&](Bytes per_elem) {
@@ -241,13 +263,14 @@ plan::Rates rates_of(const Timings& timings, bool updates_on_device) {
 }
 
 Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, const Measured& ops,
-                      const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,
-                      const nvme::Options& aio) {
+                      const std::function<void()>& example, const cpu_adam::Options& cpu_adam,
+                      const memory::NvmeTier& nvme, const nvme::Options& aio) {
   const cpu_adam::Optimizer optimizer(cpu_adam);
   const Bytes free = std::min(host_memory().available, gpu::free_memory());
   Look look(setup, looked_at(last_cache(), memory_of(setup), free));
   Timings timings{.copied = look.copied(), .elems = look.elems(), .touched = look.touched()};
-  timings.host = look.host(optimizer, &timings.touch);
+  const auto work = gpu::device().unified ? example : nullptr;  // else it takes no cores
+  look.host(optimizer, setup.updates_on_device() ? nullptr : work, timings);
   const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;
   if (setup.updates_on_device() || sums_there) timings.device = look.device(optimizer);
   if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = look.copy();
@@ -271,6 +294,9 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
     rates.compute_cores = std::min(1.0, numerics.threads / cores);
     rates.copy_cores = 1.0 / cores;
     rates.copy_ends = 2;
+    if (timings.beside) {
+      rates.shared_cores = shared_cores(*timings.beside, rates.compute_cores, rates.cpu_cores);
+    }
     for (const auto& [id, bytes] : ops.bytes) {
       const double seconds = ops.seconds.at(id);
       if (seconds > 0) rates.traffic[id] = static_cast<double>(bytes) / seconds;

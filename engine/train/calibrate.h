@@ -4,12 +4,13 @@
 /// All of it works on more memory than caches hold, if the run does. Each time is the median of
 /// several, and what does not agree is tried again (timing.h).
 ///
-/// Thread  one, before the run; a second where cores move 20 GB/s and have 32 MiB of cache,
-///         three times that on a busy machine, one to six more for each drive, and up to 512 MiB
-///         for that long
+/// Thread  one, before the run, and a second for the update beside a layer; one and a half seconds
+///         where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy machine,
+///         one to six more for each drive, and up to 512 MiB for that long
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -37,7 +38,8 @@ struct Timings {
   ArithmeticTimings host = {};
   std::optional<ArithmeticTimings> device = {};  ///< where it has any to do
   Bytes touched = 0;
-  double touch = 0;  ///< each of so many bytes read and written; 0: not looked at
+  double touch = 0;                   ///< each of so many bytes read and written; 0: not looked at
+  std::optional<Beside> beside = {};  ///< a layer, and the update
   std::optional<nvme::Speed> drives = {};  ///< bytes per second of all together
 };
 
@@ -49,17 +51,21 @@ Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available);
 /// its default.
 plan::Rates rates_of(const Timings& timings, bool updates_on_device);
 
+/// What cores give to two works at once, each of which uses such a share of them at its full speed;
+/// of what they give to one (prefetch::Resource::shared).
+double shared_cores(const Beside& pace, double first_share, double second_share);
+
 struct Calibration {
   plan::Rates rates;
   std::vector<double> speeds;  ///< of the nvme paths, beside each other; empty: not measured
   std::vector<Unsteady> unsteady = {};  ///< said in the log
 };
 
-/// `ops` are the compute lane's, as Compute::measure() found them. The drives are looked at only
-/// when the setup has a home there (nvme/speed.h). Those that cannot be measured get a guess and a
-/// warning.
+/// `ops` are the compute lane's, as Compute::measure() found them, and `example` one of them, as
+/// Compute has it. The drives are looked at only when the setup has a home there (nvme/speed.h).
+/// Those that cannot be measured get a guess and a warning.
 Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, const Measured& ops,
-                      const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,
-                      const nvme::Options& aio);
+                      const std::function<void()>& example, const cpu_adam::Options& cpu_adam,
+                      const memory::NvmeTier& nvme, const nvme::Options& aio);
 
 }  // namespace sluice::train

@@ -261,7 +261,8 @@ Session::Session(const Job& job, Inputs inputs)
   limits.tiers = memory::share_host_memory(limits.tiers, minimum, job_.tiers, machine);
   Calibration machine_does =
       job_.rates ? Calibration{*job_.rates, {}}
-                 : calibrate(setup_, numerics_, measured, job_.cpu_adam, job_.tiers.nvme, job_.aio);
+                 : calibrate(setup_, numerics_, measured, compute_->example(stream_), job_.cpu_adam,
+                             job_.tiers.nvme, job_.aio);
   drive_speeds_ = std::move(machine_does.speeds);
   const prefetch::Lanes lanes = schedule::make_lanes();
   asked_ = setup_;

@@ -3,9 +3,43 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <future>
+
+#include "engine/base/clock.h"
 
 namespace sluice::train {
+namespace {
+
+/// Times per second that the work gets done, until that is `enough`: asked with the seconds, and
+/// the times, so far.
+template <class Enough>
+double pace(const std::function<void()>& work, const Enough& enough) {
+  const Nanos begin = now_ns();
+  int times = 0;
+  double seconds = 0;
+  do {
+    work();
+    ++times;
+    seconds = to_seconds(now_ns() - begin);
+  } while (!enough(seconds, times));
+  return times / std::max(seconds, 1e-9);
+}
+
+/// Says so at the end of its scope, however that comes.
+class Over {
+ public:
+  explicit Over(std::atomic<bool>& flag) : flag_(flag) {}
+  ~Over() { flag_ = true; }
+  Over(const Over&) = delete;
+  Over& operator=(const Over&) = delete;
+
+ private:
+  std::atomic<bool>& flag_;
+};
+
+}  // namespace
 
 Timing timing_of(std::vector<double> seconds) {
   std::ranges::sort(seconds);
@@ -31,6 +65,26 @@ Timing settled(const std::function<double()>& once) {
     if (best.spread <= kMostSpread || spent >= kMostSeconds) break;
   }
   return best;
+}
+
+Beside beside(const std::function<void()>& first, const std::function<void()>& second) {
+  const auto enough = [](double seconds, int times) {
+    return seconds >= kPairSeconds || times >= kPairTimes;
+  };
+  const double one = 1 / pace(first, [](double, int) { return true; });
+  std::vector<double> firsts, seconds;
+  for (int round = 0; round < (one > kLongWork ? 1 : kRounds); ++round) {
+    const double first_alone = pace(first, enough), second_alone = pace(second, enough);
+    std::atomic<bool> over = false;
+    auto beside = std::async(
+        std::launch::async, [&] { return pace(second, [&](double, int) { return over.load(); }); });
+    {
+      const Over when_first_is_done(over);
+      firsts.push_back(pace(first, enough) / first_alone);
+    }
+    seconds.push_back(beside.get() / second_alone);
+  }
+  return {timing_of(std::move(firsts)).seconds, timing_of(std::move(seconds)).seconds};
 }
 
 std::string describe(const std::vector<Unsteady>& unsteady) {

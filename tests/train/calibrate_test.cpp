@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "engine/base/clock.h"
 #include "engine/base/cores.h"
+#include "engine/base/error.h"
 #include "engine/plan/rates.h"
 #include "gpu/device.h"
 #include "nvme/speed.h"
@@ -31,7 +35,7 @@ Calibration look_at_all(schedule::Options homes, const std::string& nvme_folder,
                      .seconds = {{OpId::kLayerForward, 0.25}},
                      .bytes = {{OpId::kLayerForward, 1000}},
                      .unsteady = {}};
-  return calibrate(setup, numerics, ops, adam, nvme, {});
+  return calibrate(setup, numerics, ops, {}, adam, nvme, {});
 }
 
 plan::Rates look(schedule::Options homes, const std::string& nvme_folder,
@@ -183,11 +187,65 @@ TEST(Timing, OfAMachineThatIsBusyIsSaidOnce) {
             "forecast may be off");
 }
 
+TEST(Beside, HasBothDoneAloneAndAtOnce) {
+  std::atomic<bool> in_first = false;
+  std::atomic<int> firsts = 0, alone = 0, at_once = 0;
+  const Beside pace = beside(
+      [&] {
+        ++firsts;
+        in_first = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        in_first = false;
+      },
+      [&] { ++(in_first ? at_once : alone); });
+  EXPECT_GT(pace.first, 0);
+  EXPECT_GT(pace.second, 0);
+  EXPECT_GE(firsts, 2 * kRounds);
+  EXPECT_GT(alone, 0);
+  EXPECT_GT(at_once, 0);
+}
+
+TEST(Beside, EndsWithWhatEitherThrows) {
+  const auto fine = [] {};
+  const auto throws = [n = 0]() mutable {
+    if (++n > 2 * kPairTimes) throw Error(Errc::kIo, "broken");
+  };
+  EXPECT_THROW(beside(throws, fine), Error);
+  EXPECT_THROW(beside(fine, throws), Error);
+}
+
+TEST(Calibrate, CoresGiveToTwoWhatBothGotDoneOfThem) {
+  EXPECT_DOUBLE_EQ(shared_cores({0.5, 0.5}, 1, 1), 1);
+  EXPECT_DOUBLE_EQ(shared_cores({0.5, 0.25}, 1, 1), 0.75);
+  EXPECT_DOUBLE_EQ(shared_cores({1, 0.75}, 1, 1), 1.75) << "neither fills them";
+  EXPECT_DOUBLE_EQ(shared_cores({1, 1}, 0.25, 0.5), 1) << "nor both together";
+  EXPECT_DOUBLE_EQ(shared_cores({0.8, 0.6}, 0.5, 0.5), 0.7);
+  EXPECT_DOUBLE_EQ(shared_cores({0.01, 0.01}, 1, 1), 0.25) << "a disturbance";
+}
+
+TEST(Calibrate, LooksAtALayerBesideTheUpdateWhereTheHostDoesBoth) {
+  const auto times = [](schedule::Options homes, double& shared) {
+    schedule::Setup setup;
+    setup.homes = homes;
+    int times = 0;
+    const cpu_adam::Options adam{.threads = 1, .stores = cpu_adam::Stores::kCached};
+    shared = calibrate(setup, {.threads = 1, .loss_chunk = 1}, {}, [&] { ++times; }, adam, {}, {})
+                 .rates.shared_cores;
+    return times;
+  };
+  double shared = 0;
+  EXPECT_EQ(times({.offload_optimizer = schedule::OptimizerHome::kNone}, shared), 0);
+  EXPECT_EQ(shared, plan::Rates{}.shared_cores);
+  const int beside = times({.offload_optimizer = schedule::OptimizerHome::kCpu}, shared);
+  EXPECT_EQ(beside > 0, gpu::device().unified);
+  EXPECT_EQ(shared != plan::Rates{}.shared_cores, gpu::device().unified);
+}
+
 TEST(Calibrate, CarriesWhatWasUnsteady) {
   ::testing::internal::CaptureStderr();
   const Measured ops{.workspace = {}, .seconds = {}, .bytes = {}, .unsteady = {{"head", 0.5}}};
   const cpu_adam::Options adam{.threads = 1, .stores = cpu_adam::Stores::kCached};
-  const Calibration found = calibrate({}, {.threads = 1, .loss_chunk = 1}, ops, adam, {}, {});
+  const Calibration found = calibrate({}, {.threads = 1, .loss_chunk = 1}, ops, {}, adam, {}, {});
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               ::testing::HasSubstr("calibration: head varied by 50%"));
   ASSERT_FALSE(found.unsteady.empty());

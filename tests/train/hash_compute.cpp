@@ -45,6 +45,7 @@ class HashCompute : public Compute {
   explicit HashCompute(const schedule::Setup& setup) : setup_(setup) {}
 
   Measured measure(gpu::Stream&) override { return {{.main = 4096, .side = 0, .spilled = 0}, {}}; }
+  std::function<void()> example(gpu::Stream&) override { return {}; }
   void set_workspace(std::span<std::byte>, Bytes) override {}
   WorkspaceUse peak() const override { return {.main = 4096, .side = 0, .spilled = 0}; }
 

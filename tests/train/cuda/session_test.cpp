@@ -29,6 +29,7 @@ class Wrapped : public Compute {
   explicit Wrapped(std::unique_ptr<Compute> inner) : inner_(std::move(inner)) {}
 
   Measured measure(gpu::Stream& stream) override { return inner_->measure(stream); }
+  std::function<void()> example(gpu::Stream& stream) override { return inner_->example(stream); }
   void set_workspace(std::span<std::byte> memory, Bytes side) override {
     inner_->set_workspace(memory, side);
   }
