@@ -263,6 +263,7 @@ train::Measured ModelOps::measure(gpu::Stream& stream) {
 }
 
 std::function<void()> ModelOps::example(gpu::Stream& stream) {
+  if (!gpu::device().unified) return {};
   struct Example {
     Scratch scratch;
     OpBytes op = {};

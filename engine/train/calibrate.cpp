@@ -269,8 +269,7 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
   const Bytes free = std::min(host_memory().available, gpu::free_memory());
   Look look(setup, looked_at(last_cache(), memory_of(setup), free));
   Timings timings{.copied = look.copied(), .elems = look.elems(), .touched = look.touched()};
-  const auto work = gpu::device().unified ? example : nullptr;  // else it takes no cores
-  look.host(optimizer, setup.updates_on_device() ? nullptr : work, timings);
+  look.host(optimizer, setup.updates_on_device() ? nullptr : example, timings);
   const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;
   if (setup.updates_on_device() || sums_there) timings.device = look.device(optimizer);
   if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = look.copy();
