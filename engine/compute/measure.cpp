@@ -48,12 +48,14 @@ class Scratch {
     std::ranges::fill(bytes, std::byte{0});
     return bytes;
   }
-  /// Values near one hundredth, or in fp16 near one, of both signs: products of zeros take less
-  /// power than those of a model, so processors do more of them.
-  void draw(OpBytes::Bytes of) {
+  /// Values near one hundredth, of both signs: products of zeros take less power than those of a
+  /// model, so processors do more of them. In fp32 each is two values of bf16.
+  void draw(OpBytes::Bytes of, DType dtype) {
+    const unsigned one = dtype == DType::kF16 ? 0x2000 : 0x3c00;
     std::vector<std::uint16_t> values(of.size() / sizeof(std::uint16_t));
     std::minstd_rand random;
-    for (std::uint16_t& value : values) value = (random() >> 8 & 0x80ff) | 0x3c00;
+    for (std::uint16_t& value : values)
+      value = static_cast<std::uint16_t>((random() >> 8 & 0x80ff) | one);
     const auto bytes = std::as_writable_bytes(std::span(values));
     copy(of.first(bytes.size()), bytes);
   }
@@ -150,8 +152,9 @@ OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Rows 
       op.bind(spec.name, host ? scratch.on_host(bytes) : scratch.on_device(bytes));
     }
   }
-  for (const Operand read : {Operand::kWeights, Operand::kInput, Operand::kOutputGradient}) {
-    for (const OpBytes::Bytes values : op.all(read)) scratch.draw(values);
+  for (const Operand read :
+       {Operand::kWeights, Operand::kInput, Operand::kOutputGradient, Operand::kKept}) {
+    for (const OpBytes::Bytes values : op.all(read)) scratch.draw(values, setup.compute);
   }
   if (op.has(Operand::kControl)) op.values<train::Control>(Operand::kControl).front() = {};
   if (op.has(Operand::kBatch)) {

@@ -42,6 +42,7 @@ struct Rates {
   double check_cores = 0;
   /// What cores that compute the model give to ops of several lanes, of what they give to one's:
   /// the threads of an op wait for each other, so all of them for one that had to share its core.
+  /// As it stands where a layer beside an update was not looked at, or both have room.
   double shared_cores = 0.85;
 };
 

@@ -31,7 +31,6 @@ namespace {
 
 using plan::Throughput;
 
-constexpr double kLeastPace = 0.25;  // less was a disturbance
 constexpr Throughput kGuess = {0.5e9, 1e9};
 
 template <class Work>
@@ -82,9 +81,9 @@ class Look {
     });
   }
 
-  /// `example`: a layer on the host, or empty.
-  void host(const cpu_adam::Optimizer& optimizer, const std::function<void()>& example,
-            Timings& timings) {
+  /// `layer_s`: what a layer takes alone; 0: it is not looked at beside the update.
+  void host(const cpu_adam::Optimizer& optimizer, double layer_s,
+            const std::function<std::function<void()>()>& layer, Timings& timings) {
     std::vector<float> master(elems_), m(elems_), v(elems_);
     const std::vector<float> gradient(elems_, 1.0F);
     std::vector<Bf16> weights(elems_);
@@ -96,12 +95,17 @@ class Look {
     });
     timings.host = arithmetic("host", optimizer, state, gradient, weights,
                               [](const auto& work) { return seconds_of(work); });
-    if (!example) return;
+    const auto op = layer_s > 0 ? layer() : nullptr;
+    if (!op) return;
     std::size_t at = 0;
-    timings.beside = beside(example, [&] {
+    const Beside both = beside(op, [&] {
       update_chunk(optimizer, state, gradient, weights, at);
-      at = at + chunk_ < elems_ ? at + chunk_ : 0;
+      at = at + 2 * chunk_ <= elems_ ? at + chunk_ : 0;
     });
+    if (both.spread > kMostSpread) unsteady_.push_back({"a layer beside adam", both.spread});
+    const double chunk_s =
+        timings.host.update * static_cast<double>(chunk_) / static_cast<double>(elems_);
+    timings.paces = Paces{layer_s / both.first, chunk_s / both.second};
   }
 
   ArithmeticTimings device(const cpu_adam::Optimizer& optimizer) {
@@ -190,6 +194,12 @@ class Look {
   std::vector<Unsteady> unsteady_;
 };
 
+/// Of its backward, alone; 0: not known, or too long to be run again.
+double layer_seconds(const Measured& ops) {
+  const auto found = ops.seconds.find(schedule::OpId::kLayerBackward);
+  return found == ops.seconds.end() || found->second > kLongestWork ? 0 : found->second;
+}
+
 /// Weights, a gradient and state, wherever they are.
 Bytes memory_of(const schedule::Setup& setup) {
   return setup.model->parameters() * (zero::kStateBytesPerElem + 2 * size_of(setup.compute));
@@ -233,10 +243,11 @@ Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available) {
   return std::min(std::clamp(std::min(beyond, of_run), kLeast, kMost), available / kShares);
 }
 
-double shared_cores(const Beside& pace, double first_share, double second_share) {
-  const double alone = std::min(1.0, first_share + second_share);
-  return std::clamp((pace.first * first_share + pace.second * second_share) / alone, kLeastPace,
-                    2.0);
+std::optional<double> shared_cores(const Paces& paces, double first_share, double second_share) {
+  constexpr double kLeast = 0.5, kMost = 2;
+  const double given = paces.first * first_share + paces.second * second_share;
+  if (first_share + second_share <= 1 || given < kLeast || given > kMost) return std::nullopt;
+  return given;
 }
 
 plan::Rates rates_of(const Timings& timings, bool updates_on_device) {
@@ -263,13 +274,15 @@ plan::Rates rates_of(const Timings& timings, bool updates_on_device) {
 }
 
 Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, const Measured& ops,
-                      const std::function<void()>& example, const cpu_adam::Options& cpu_adam,
+                      Compute& compute, gpu::Stream& stream, const cpu_adam::Options& cpu_adam,
                       const memory::NvmeTier& nvme, const nvme::Options& aio) {
   const cpu_adam::Optimizer optimizer(cpu_adam);
   const Bytes free = std::min(host_memory().available, gpu::free_memory());
   Look look(setup, looked_at(last_cache(), memory_of(setup), free));
   Timings timings{.copied = look.copied(), .elems = look.elems(), .touched = look.touched()};
-  look.host(optimizer, setup.updates_on_device() ? nullptr : example, timings);
+  look.host(
+      optimizer, setup.updates_on_device() ? 0 : layer_seconds(ops),
+      [&] { return compute.example(stream); }, timings);
   const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;
   if (setup.updates_on_device() || sums_there) timings.device = look.device(optimizer);
   if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = look.copy();
@@ -293,8 +306,9 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
     rates.compute_cores = std::min(1.0, numerics.threads / cores);
     rates.copy_cores = 1.0 / cores;
     rates.copy_ends = 2;
-    if (timings.beside) {
-      rates.shared_cores = shared_cores(*timings.beside, rates.compute_cores, rates.cpu_cores);
+    if (timings.paces) {
+      rates.shared_cores = shared_cores(*timings.paces, rates.compute_cores, rates.cpu_cores)
+                               .value_or(rates.shared_cores);
     }
     for (const auto& [id, bytes] : ops.bytes) {
       const double seconds = ops.seconds.at(id);

@@ -4,13 +4,13 @@
 /// All of it works on more memory than caches hold, if the run does. Each time is the median of
 /// several, and what does not agree is tried again (timing.h).
 ///
-/// Thread  one, before the run, and a second for the update beside a layer; one and a half seconds
-///         where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy machine,
-///         one to six more for each drive, and up to 512 MiB for that long
+/// Thread  one, before the run, which starts another to see an update beside a layer. A second or
+///         two where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy
+///         machine, and twice what a layer takes if that is less than two seconds; one to six more
+///         for each drive. Up to 512 MiB for that long, and what one layer's op needs
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -20,6 +20,7 @@
 #include "engine/schedule/setup.h"
 #include "engine/train/compute.h"
 #include "engine/train/timing.h"
+#include "gpu/stream.h"
 #include "nvme/options.h"
 #include "nvme/speed.h"
 
@@ -30,6 +31,11 @@ struct ArithmeticTimings {
   double update = 0, sum = 0;
 };
 
+/// Of two works that go on at once, as parts of what they are alone.
+struct Paces {
+  double first = 1, second = 1;
+};
+
 /// What the look took, in seconds, or found.
 struct Timings {
   Bytes copied = 0;
@@ -38,8 +44,8 @@ struct Timings {
   ArithmeticTimings host = {};
   std::optional<ArithmeticTimings> device = {};  ///< where it has any to do
   Bytes touched = 0;
-  double touch = 0;                   ///< each of so many bytes read and written; 0: not looked at
-  std::optional<Beside> beside = {};  ///< a layer, and the update
+  double touch = 0;                 ///< each of so many bytes read and written; 0: not looked at
+  std::optional<Paces> paces = {};  ///< of a layer, and the update beside it
   std::optional<nvme::Speed> drives = {};  ///< bytes per second of all together
 };
 
@@ -51,9 +57,10 @@ Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available);
 /// its default.
 plan::Rates rates_of(const Timings& timings, bool updates_on_device);
 
-/// What cores give to two works at once, each of which uses such a share of them at its full speed;
-/// of what they give to one (prefetch::Resource::shared).
-double shared_cores(const Beside& pace, double first_share, double second_share);
+/// What cores give to two works at once that use such shares of them at full speed, of what they
+/// give to one (prefetch::Resource::shared). nullopt: both have room beside each other, or they
+/// were disturbed.
+std::optional<double> shared_cores(const Paces& paces, double first_share, double second_share);
 
 struct Calibration {
   plan::Rates rates;
@@ -61,11 +68,11 @@ struct Calibration {
   std::vector<Unsteady> unsteady = {};  ///< said in the log
 };
 
-/// `ops` are the compute lane's, as Compute::measure() found them, and `example` one of them, as
-/// Compute has it. The drives are looked at only when the setup has a home there (nvme/speed.h).
-/// Those that cannot be measured get a guess and a warning.
+/// `ops` are the compute lane's, as `compute` measured them on this stream. The drives are looked
+/// at only when the setup has a home there (nvme/speed.h). Those that cannot be measured get a
+/// guess and a warning.
 Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, const Measured& ops,
-                      const std::function<void()>& example, const cpu_adam::Options& cpu_adam,
+                      Compute& compute, gpu::Stream& stream, const cpu_adam::Options& cpu_adam,
                       const memory::NvmeTier& nvme, const nvme::Options& aio);
 
 }  // namespace sluice::train

@@ -49,8 +49,9 @@ class Compute {
   /// Each op that a run of this setup may have, on the stream of compute and on scratch memory
   /// outside every tier. Throws kBudget when one needs more than the machine has.
   virtual Measured measure(gpu::Stream& stream) = 0;
-  /// The backward of a layer, as measure() ran it: each call runs it once and returns when it is
-  /// done. What it needs lives as long as it does. Empty: ops that take nothing of the host.
+  /// The backward of a layer, as measure() ran it, which must have been on this stream: each call
+  /// runs it once and returns when it is done. Its memory lives as long as it does; this and the
+  /// stream must outlive it. Empty: ops that take nothing of the host. Throws kBudget as measure().
   virtual std::function<void()> example(gpu::Stream& stream) = 0;
   /// From now on ops take what they need from here; its last `side` bytes are for workers. The
   /// memory must outlive this.

@@ -12,10 +12,10 @@
 namespace sluice::train {
 namespace {
 
-/// Times per second that the work gets done, until that is `enough`: asked with the seconds, and
-/// the times, so far.
+/// Of one time, when the work has been done until that is `enough`: asked with the seconds, and the
+/// times, so far.
 template <class Enough>
-double pace(const std::function<void()>& work, const Enough& enough) {
+double seconds_of_one(const std::function<void()>& work, const Enough& enough) {
   const Nanos begin = now_ns();
   int times = 0;
   double seconds = 0;
@@ -24,7 +24,7 @@ double pace(const std::function<void()>& work, const Enough& enough) {
     ++times;
     seconds = to_seconds(now_ns() - begin);
   } while (!enough(seconds, times));
-  return times / std::max(seconds, 1e-9);
+  return seconds / times;
 }
 
 /// Says so at the end of its scope, however that comes.
@@ -71,20 +71,20 @@ Beside beside(const std::function<void()>& first, const std::function<void()>& s
   const auto enough = [](double seconds, int times) {
     return seconds >= kPairSeconds || times >= kPairTimes;
   };
-  const double one = 1 / pace(first, [](double, int) { return true; });
   std::vector<double> firsts, seconds;
-  for (int round = 0; round < (one > kLongWork ? 1 : kRounds); ++round) {
-    const double first_alone = pace(first, enough), second_alone = pace(second, enough);
+  do {
     std::atomic<bool> over = false;
-    auto beside = std::async(
-        std::launch::async, [&] { return pace(second, [&](double, int) { return over.load(); }); });
+    auto other = std::async(std::launch::async, [&] {
+      return seconds_of_one(second, [&](double, int) { return over.load(); });
+    });
     {
       const Over when_first_is_done(over);
-      firsts.push_back(pace(first, enough) / first_alone);
+      firsts.push_back(seconds_of_one(first, enough));
     }
-    seconds.push_back(beside.get() / second_alone);
-  }
-  return {timing_of(std::move(firsts)).seconds, timing_of(std::move(seconds)).seconds};
+    seconds.push_back(other.get());
+  } while (firsts.size() < kRounds && firsts.back() <= kLongWork);
+  const Timing of_first = timing_of(std::move(firsts));
+  return {of_first.seconds, timing_of(std::move(seconds)).seconds, of_first.spread};
 }
 
 std::string describe(const std::vector<Unsteady>& unsteady) {

@@ -29,15 +29,17 @@ inline constexpr double kMostSeconds = 0.5;  ///< of one work, then three times 
 /// is tried again, up to kRounds in all; of these the one that agrees best.
 Timing settled(const std::function<double()>& once);
 
-/// Two works at once, each on a thread: what of each gets done, of what gets done of it alone.
+/// Two works at once, over and over, each on a thread: the seconds that one time of each takes.
 struct Beside {
-  double first = 1, second = 1;
+  double first = 0, second = 0;
+  double spread = 0;  ///< of the first's, as above
 };
-inline constexpr double kPairSeconds = 0.05;  ///< of one work alone, and of both, at least
-inline constexpr int kPairTimes = 100;        ///< or so many of the first
+/// A round lasts until the first has been done for so long, or so often.
+inline constexpr double kPairSeconds = 0.05;
+inline constexpr int kPairTimes = 100;
 
-/// Each is done over and over, alone and beside the other, by turns; medians. The second should be
-/// short beside the first, and what either throws comes out when both have ended.
+/// Medians of kRounds, or of the one in which the first takes more than kLongWork. The second
+/// should be short beside the first. What either throws comes out when both have ended.
 Beside beside(const std::function<void()>& first, const std::function<void()>& second);
 
 /// Work whose times did not agree.
