@@ -31,7 +31,7 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kWarmUp = 3;  // steps that are not looked at
-constexpr double kStill = 0.1;      // a drive that moves so much more or less held still
+constexpr double kAlike = 0.1;      // rates of a drive that are no further apart
 
 constexpr const char* kRun = R"(
 version: 1
@@ -137,7 +137,7 @@ struct Ran {
   std::optional<double> drive = {};  ///< what it moved after the run, over that before
 
   double error() const { return forecast_s / step_s - 1; }
-  bool still() const { return !drive || std::abs(*drive - 1) <= kStill; }
+  bool drive_alike() const { return !drive || std::abs(*drive - 1) <= kAlike; }
 };
 
 /// Of each tier and of what drives carry: just as planned.
@@ -245,19 +245,21 @@ void bench(const std::string& part) {
   log::set_level(log::Level::kWarning);
   fmt::print("{:<30} {:>8} {:>8} {:>8} {:<12} {:>6} {}\n", "run", "forecast", "step s", "error",
              "bound", "drive", "bytes");
-  std::vector<double> errors, still;
+  std::vector<double> errors, alike;
   bool hold = true;
   for (const Case& of : cases()) {
     if (of.name().find(part) == std::string::npos) continue;
     const Ran ran = run(of, part.empty() ? Detail::kStep : Detail::kOps);
     errors.push_back(std::abs(ran.error()));
-    if (ran.still()) still.push_back(errors.back());
+    if (ran.drive_alike()) alike.push_back(errors.back());
     hold = hold && ran.bytes_hold;
   }
   SLUICE_CHECK(!errors.empty(), kConfig, fmt::format("no run has '{}' in its name", part));
   sum_up("runs", errors);
-  sum_up(fmt::format("without a drive, or whose drive held still within {:.0f}%", 100 * kStill),
-         still);
+  sum_up(
+      fmt::format("without a drive, or whose drive moved as much before and after within {:.0f}%",
+                  100 * kAlike),
+      alike);
   fmt::print("bytes {}\n", hold ? "as planned" : "NOT AS PLANNED");
 }
 
