@@ -17,8 +17,11 @@
 namespace sluice::nvme {
 namespace {
 
-constexpr std::size_t kRequests = 8;    // in memory, and in the file at least
+constexpr std::size_t kRequests = 8;    // in memory and in the file, at least
 constexpr std::size_t kMostFile = 256;  // requests; fewer where filling it takes too long
+/// A drive that copies (a virtual one) is faster from and to memory that stays in caches, which a
+/// run's does not.
+constexpr std::size_t kMostMemory = 32;
 constexpr double kFillSeconds = 1.0;
 constexpr std::size_t kAtATime = 4;  // as many as a lane of the run has
 static_assert(2 * kAtATime <= kRequests);
@@ -40,9 +43,10 @@ class Look {
  public:
   Look(const std::string& path, const Options& options, Bytes stored)
       : most_(std::clamp<std::size_t>(stored / kLookedAt, kRequests, kMostFile)),
-        memory_(allocate_aligned(kRequests * kLookedAt)),
+        slots_(std::min(most_, kMostMemory) / 2),
+        memory_(allocate_aligned(2 * slots_ * kLookedAt)),
         file_(open_unnamed(nearest_existing(path), options.direct)) {
-    std::memset(memory_.get(), 1, kRequests * kLookedAt);
+    std::memset(memory_.get(), 1, 2 * slots_ * kLookedAt);
     file_.preallocate(most_ * kLookedAt);
     queue_ = make_queue(options, file_.caching());
   }
@@ -74,7 +78,8 @@ class Look {
     const Nanos begin = now_ns();
     const auto time_left = [&] { return to_seconds(now_ns() - begin) < kFillSeconds; };
     while (filled_ < most_ && (filled_ < kRequests || time_left())) {
-      request(Op::kWrite, filled_++).wait();
+      request(Op::kWrite, filled_, filled_).wait();
+      ++filled_;
     }
   }
 
@@ -91,7 +96,7 @@ class Look {
     std::vector<double> seconds;
     while (seconds.size() < kSingles && (seconds.empty() || seconds.back() <= kSlowSeconds)) {
       const std::size_t i = seconds.size();
-      seconds.push_back(seconds_of([&] { request(op, i).wait(); }));
+      seconds.push_back(seconds_of([&] { request(op, i, i).wait(); }));
     }
     std::ranges::sort(seconds);
     return seconds[seconds.size() / 2];
@@ -102,8 +107,8 @@ class Look {
   std::size_t enough() const { return is_short() ? filled_ : std::max(kEnoughRequests, filled_); }
 
   /// The `turn`th of those in flight. Reads and writes at once have memory of their own.
-  Ticket request(Op op, std::size_t i, std::size_t turn = 0) {
-    const std::size_t slot = turn % kAtATime + (op == Op::kRead ? kAtATime : 0);
+  Ticket request(Op op, std::size_t i, std::size_t turn) {
+    const std::size_t slot = turn % slots_ + (op == Op::kRead ? slots_ : 0);
     std::byte* memory = memory_.get() + slot * kLookedAt;
     return queue_->submit({op, &file_, i * kLookedAt, memory, kLookedAt});
   }
@@ -139,8 +144,9 @@ class Look {
     return rate;
   }
 
-  const std::size_t most_;  // requests in the file
-  std::size_t filled_ = 0;  // of them, those that were written
+  const std::size_t most_;   // requests in the file
+  const std::size_t slots_;  // in memory, of each direction
+  std::size_t filled_ = 0;   // of them, those that were written
   AlignedBytes memory_;
   File file_;
   std::unique_ptr<IoQueue> queue_;  // last, so that it drains first

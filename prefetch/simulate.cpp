@@ -223,9 +223,9 @@ SteadyStep steady_step(const Simulation& machine, const std::shared_ptr<const Pr
                        const CostModel& cost) {
   const std::vector<std::shared_ptr<const Program>> stream(kSteadySteps, step);
   Timeline line = simulate(machine, stream, cost);
-  // The first step has nothing before it, the last nothing after it.
-  const std::size_t last = kSteadySteps - 2;
-  SteadyStep steady{line.finished[last] - line.finished[last - 1], std::move(line.busy)};
+  constexpr auto kSteady = static_cast<double>(kLastSteady - kFirstSteady + 1);
+  SteadyStep steady{(line.finished[kLastSteady] - line.finished[kFirstSteady - 1]) / kSteady,
+                    std::move(line.busy)};
   for (double& busy : steady.busy) busy /= static_cast<double>(kSteadySteps);
   return steady;
 }

@@ -46,11 +46,14 @@ Timeline simulate(const Simulation& machine, std::span<const std::shared_ptr<con
 
 /// One step of a long run of the same program, when beginning and end play no part.
 struct SteadyStep {
-  double seconds = 0;        ///< from the end of a step to the end of the next
+  double seconds = 0;        ///< from the end of a step to the end of the next, in the middle
   std::vector<double> busy;  ///< per lane, seconds of it with at least one op running
 };
-/// Two steps in flight. Simulates kSteadySteps of them.
-inline constexpr std::size_t kSteadySteps = 4;
+/// Two steps in flight. Simulates kSteadySteps of them. The first ones have too little before them,
+/// the last has nothing after it; of two in a row that share drives one may end early and the other
+/// late, so that both count.
+inline constexpr std::size_t kSteadySteps = 5;
+inline constexpr std::size_t kFirstSteady = 2, kLastSteady = 3;
 SteadyStep steady_step(const Simulation& machine, const std::shared_ptr<const Program>& step,
                        const CostModel& cost);
 

@@ -6,8 +6,8 @@
 ///
 ///   forecast [PART]
 ///
-/// With a part of a run's name only such runs, and of each kind of op what it should take alone
-/// and what it took.
+/// With a part of a run's name only such runs, and of each kind of op what it should take alone,
+/// what it takes in the simulated step, overlapped, and what it took.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,6 +26,7 @@
 #include "engine/schedule/ops.h"
 #include "engine/train/session.h"
 #include "nvme/speed.h"
+#include "prefetch/simulate.h"
 
 namespace sluice {
 namespace {
@@ -178,10 +179,22 @@ void print_lanes(const train::Session& session, const std::vector<data::StepReco
 
 void print_ops(const train::Session& session, const Trace& trace) {
   struct Kind {
-    double alone = 0, took = 0;
+    double alone = 0, simulated = 0, took = 0;
     std::size_t count = 0;
   };
   std::map<std::string, Kind> kinds;
+  const plan::Plan& plan = session.plan();
+  const std::vector stream(prefetch::kSteadySteps, plan.programs.step);
+  const prefetch::Timeline line = prefetch::simulate(
+      {plan.catalog.residents, plan.catalog.pools, plan.lanes}, stream, session.cost());
+  for (const prefetch::Timeline::Span& span : line.spans) {
+    const bool steady =
+        span.op.instance >= prefetch::kFirstSteady && span.op.instance <= prefetch::kLastSteady;
+    if (!steady) continue;
+    constexpr auto kSteps = static_cast<double>(prefetch::kLastSteady - prefetch::kFirstSteady + 1);
+    kinds[plan.programs.step->ops()[span.op.index].kind.name].simulated +=
+        (span.end - span.begin) / kSteps;
+  }
   const auto steps = static_cast<std::size_t>(session.steps());
   for (const Span& span : trace.spans()) {
     const prefetch::OpRef at = executor::placed(span.where);
@@ -194,9 +207,9 @@ void print_ops(const train::Session& session, const Trace& trace) {
   }
   const auto counted = static_cast<double>(steps - kWarmUp);
   for (const auto& [name, kind] : kinds) {
-    fmt::print("    {:<23} {:>5.0f} x, {:>8.2f} ms alone, {:>8.2f} ms\n", name,
+    fmt::print("    {:<23} {:>5.0f} x, {:>8.2f} ms alone, {:>8.2f} simulated, {:>8.2f} ms\n", name,
                static_cast<double>(kind.count) / counted, 1e3 * kind.alone / counted,
-               1e3 * kind.took / counted);
+               1e3 * kind.simulated, 1e3 * kind.took / counted);
   }
 }
 

@@ -163,7 +163,10 @@ void check_update(const Config& c, const Checker& at) {
       return;
     case NeedsAll::kOneNorm:
       return refuse("train.gradient_clipping is by one norm of all gradients",
-                    "train.clip_scope: segment, train.gradient_clipping: null");
+                    fmt::format("train.clip_scope: segment or train.gradient_clipping: null{}",
+                                c.train.on_nonfinite == train::OnNonFinite::kSkip
+                                    ? ", with train.on_nonfinite: stop"
+                                    : ""));
     case NeedsAll::kSkippedSteps:
       return refuse("train.on_nonfinite: skip leaves all weights as they were",
                     "train.on_nonfinite: stop");

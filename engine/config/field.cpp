@@ -178,7 +178,8 @@ std::vector<Field> placement_fields() {
       key("zero_optimization.offload_gradient.device",
           or_auto(named({GradientHome::kCpu, GradientHome::kNone})),
           "Where the gradients live until the optimizer takes them: none is the device, auto is "
-          "where the optimizer works",
+          "where the optimizer works. Of updates that arrive it says where the few slots of their "
+          "gradients are",
           &C::zero_optimization, &Z::offload_gradient),
       key("zero_optimization.offload_optimizer.device",
           named({OptimizerHome::kCpu, OptimizerHome::kNone, OptimizerHome::kNvme},

@@ -106,7 +106,8 @@ Kind<double> number(double least, double most, Ends ends) {
 }
 
 Kind<double> fraction() {
-  return {"fraction (0 to 1, or 80%)", kFractionSchema, read_fraction,
+  return {"fraction (0 to 1, or 80%)", kFractionSchema,
+          [](const Value& v, const Context& at) { return read_fraction(v, at); },
           [](const double& x) { return fraction_json(x); }};
 }
 
@@ -165,6 +166,9 @@ Kind<std::variant<Bytes, double>> size_or_fraction() {
           }};
 }
 
+/// 1 is one, 1.0 all.
+constexpr std::string_view kOrACount = "; a count is written without a decimal point";
+
 Kind<std::variant<std::int64_t, double>> count_or_fraction(std::int64_t most) {
   using Amount = std::variant<std::int64_t, double>;
   return {fmt::format("count {} | fraction (0.03, 3%)", range_words(0, most)),
@@ -172,7 +176,7 @@ Kind<std::variant<std::int64_t, double>> count_or_fraction(std::int64_t most) {
           [=](const Value& v, const Context& at) -> Amount {
             const std::string& text = text_of(v, at);
             const bool small = text.find_first_of(".%eE") != std::string::npos;
-            if (small && !ends_in_letter(v)) return read_fraction(v, at);
+            if (small && !ends_in_letter(v)) return read_fraction(v, at, kOrACount);
             const std::int64_t n = read_count(v, at);
             check_range(n, 0, most, v, at);
             return n;

@@ -164,14 +164,14 @@ double read_number(const Value& value, const Context& at) {
   return parse_decimal(bare_text(value, at), value, at);
 }
 
-double read_fraction(const Value& value, const Context& at) {
+double read_fraction(const Value& value, const Context& at, std::string_view hint) {
   std::string_view text = text_of(value, at);
   if (text.size() > kLongestNumber) refuse(value, at, "too long for a number");
   const bool percent = text.ends_with('%');
   if (percent) text.remove_suffix(1);
   if (!percent) bare_text(value, at);
   const double x = parse_decimal(text, value, at) / (percent ? 100.0 : 1.0);
-  if (x < 0 || x > 1) refuse(value, at, "not between 0 and 1 (0% and 100%)");
+  if (x < 0 || x > 1) refuse(value, at, fmt::format("not between 0 and 1 (0% and 100%){}", hint));
   return x;
 }
 

@@ -33,8 +33,8 @@ std::int64_t read_whole(const Value& value, const Context& at);
 std::int64_t read_count(const Value& value, const Context& at);
 /// A finite decimal number.
 double read_number(const Value& value, const Context& at);
-/// 0 to 1, or 0% to 100%.
-double read_fraction(const Value& value, const Context& at);
+/// 0 to 1, or 0% to 100%. `hint` follows what is said of one beyond.
+double read_fraction(const Value& value, const Context& at, std::string_view hint = "");
 Bytes read_size(const Value& value, const Context& at);
 /// "90s", "5m", "2h".
 Bytes read_endurance(const Value& value, const Context& at);

@@ -75,15 +75,18 @@ struct Hiding {
 struct Alternative {
   schedule::Update update;
   bool allowed = false;
-  bool fits = false;
+  Bytes lacks = 0;                 ///< for its serial minimum; 0: it fits
   std::optional<double> step_s{};  ///< nullopt: too long to simulate that often
-  prefetch::BytesByTier planned{};
+  prefetch::BytesByTier minimum{};
 };
 
 /// The other plans that there are, for people to choose from.
 struct Prospects {
   std::vector<Offer> offers;
   std::vector<Alternative> alternatives{};
+  /// The least that the plan's own update needs, as that of each alternative: what is planned
+  /// beyond it depends on measured rates.
+  prefetch::BytesByTier minimum{};
 };
 
 /// The simulated step.

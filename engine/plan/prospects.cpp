@@ -5,7 +5,6 @@
 
 #include "engine/plan/choose.h"
 #include "engine/plan/draft.h"
-#include "engine/plan/placements.h"
 #include "engine/plan/plan.h"
 
 namespace sluice::plan {
@@ -33,10 +32,11 @@ Alternative alternative(const Setup& asked, Update update, const Terms& terms) {
   Alternative other{.update = update, .allowed = update != Update::kArriving || asked.may_arrive};
   const Setup setup = with_update(asked, update);
   auto smallest = smallest_draft(setup, terms.limits, terms.evaluation_batches, terms.budget);
-  other.fits = !smallest || missing(*smallest, terms.limits) == 0;
-  if (!smallest || !other.fits) return other;
+  if (!smallest) return other;
+  other.minimum = smallest->minimum;
+  other.lacks = missing(*smallest, terms.limits);
+  if (other.lacks > 0) return other;
   const Candidate then = decided(std::move(*smallest), setup, terms);
-  other.planned = bytes_by_tier(then.draft->catalog.pools, then.choice.slots);
   if (then.choice.seconds < kUnknown) other.step_s = then.choice.seconds;
   return other;
 }
@@ -59,9 +59,13 @@ Prospects prospects(const Plan& plan, const Setup& asked, std::int64_t evaluatio
       all.offers.push_back(offer(open, now_s, tier, terms));
     }
   }
+  if (asked.begins_pending) return all;
+  const auto own =
+      smallest_draft(with_update(open, update), plan.limits, evaluation_batches, budget);
+  if (!own) return all;
+  all.minimum = own->minimum;
   for (const Update other : {Update::kEnd, Update::kArriving, Update::kDelayed}) {
-    if (other != update && !asked.begins_pending)
-      all.alternatives.push_back(alternative(open, other, terms));
+    if (other != update) all.alternatives.push_back(alternative(open, other, terms));
   }
   return all;
 }

@@ -82,7 +82,10 @@ std::string advice(std::optional<Tier> tier, const Plan& draft) {
     case MemoryTag::kKept:
     case MemoryTag::kWorkspace:
     case MemoryTag::kBatch:
-      return "lower train.train_micro_batch_size_per_gpu or data.seq_len";
+      return draft.setup.sweep > 1
+                 ? "lower train.gradient_accumulation_steps, train.train_micro_batch_size_per_gpu "
+                   "or data.seq_len"
+                 : "lower train.train_micro_batch_size_per_gpu or data.seq_len";
   }
   return "";
 }
@@ -162,6 +165,11 @@ Error refusal(const Plan& draft, const Search& found) {
   }
   if (draft.setup.workspace == 0 && tier.value_or(Tier::kGpu) == Tier::kGpu) {
     also.emplace_back("a workspace comes on top, which is measured when the rest fits");
+  }
+  if (draft.setup.sweep > 1) {
+    also.push_back(fmt::format(
+        "with optimizer.update: {} all {} micro-batches of a step go through the layers together",
+        schedule::name_of(draft.setup.update), draft.setup.sweep));
   }
   if (!also.empty()) text += fmt::format("\n{}", fmt::join(also, "; "));
   return {Errc::kBudget, text + below};

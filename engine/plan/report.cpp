@@ -113,19 +113,31 @@ std::string kept(const Plan& plan) {
   return text;
 }
 
-std::string alternative(const Alternative& other, const Plan& plan) {
+/// Less than this is noise of the measurement.
+constexpr double kNoise = 0.01;
+
+std::string times(double then, double now) {
+  if (std::abs(then - now) <= kNoise * now) return "would take as long";
+  return fmt::format("would take {:.2f}x the time", then / now);
+}
+
+std::string alternative(const Alternative& other, const prefetch::BytesByTier& minimum,
+                        double now_s) {
   std::string text = fmt::format("\noptimizer.update: {} ", schedule::name_of(other.update));
-  if (!other.fits) {
-    text += "would not fit";
+  if (other.lacks > 0) {
+    text += fmt::format("would not fit, its serial minimum lacks {}", format_bytes(other.lacks));
   } else if (!other.step_s) {
     text += "is not known, a step is too long to be simulated that often";
   } else {
-    text += fmt::format("would take {:.2f}x the time", *other.step_s / plan.forecast.step_s);
+    text += times(*other.step_s, now_s);
+    const char* needs = ", its serial minimum ";
     for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
-      const Bytes then = other.planned[index(tier)], now = plan.planned[index(tier)];
+      const Bytes then = other.minimum[index(tier)], now = minimum[index(tier)];
       if (then == now) continue;
-      text += fmt::format(", {} {} of tiers.{}", format_bytes(then > now ? then - now : now - then),
+      text += fmt::format("{}{} {} of tiers.{}", needs,
+                          format_bytes(then > now ? then - now : now - then),
                           then > now ? "more" : "less", name_of(tier));
+      needs = ", ";
     }
   }
   if (other.update == schedule::Update::kDelayed) {
@@ -139,8 +151,7 @@ std::string offer(const Offer& offer, double now) {
   const std::string what =
       fmt::format("\n{} more of tiers.{}.limit: ", format_bytes(offer.more), name_of(offer.tier));
   if (!offer.step_s) return what + "not known, a step is too long to be simulated that often";
-  // Less than this is noise of the measurement.
-  if (*offer.step_s > now * 0.99) return what + "nothing";
+  if (*offer.step_s > now * (1 - kNoise)) return what + "nothing";
   return what + fmt::format("step {:.3g} -> {:.3g} s (simulated)", now, *offer.step_s);
 }
 
@@ -159,7 +170,9 @@ std::string report(const Plan& plan, std::optional<Bytes> endurance) {
 
 std::string report(const Prospects& prospects, const Plan& plan) {
   std::string text;
-  for (const Alternative& other : prospects.alternatives) text += alternative(other, plan);
+  for (const Alternative& other : prospects.alternatives) {
+    text += alternative(other, prospects.minimum, plan.forecast.step_s);
+  }
   for (const Offer& o : prospects.offers) text += offer(o, plan.forecast.step_s);
   return text;
 }

@@ -43,12 +43,13 @@ std::string describe_delay(std::int64_t start, std::int64_t steps,
                        : position.step < start ? "before the first step"
                                                : "beside the first step");
   }
-  if (start >= steps) {
+  if (start + 1 >= steps) {  // the gradient of the last step is applied before the final weights
     return text +
            fmt::format("optimizer.update is delayed from step {} on, and the run has {}: no {}\n",
                        start + 1, steps,
                        waits ? "other update is late"
-                             : "update is late; lower optimizer.delayed_update_start");
+                             : "update is late; lower optimizer.delayed_update_start, or set "
+                               "optimizer.update: end, which takes less memory");
   }
   return text +
          fmt::format(

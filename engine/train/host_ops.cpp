@@ -33,9 +33,9 @@ double norm_of(std::span<const double> sums) {
 }
 
 /// After a loss or a gradient that is not finite.
-std::string what_to_lower(std::int64_t loss_scale) {
-  return fmt::format("lower {}optimizer.lr or look at the data",
-                     loss_scale > 1 ? "precision.loss_scale, precision.min_loss_scale or " : "");
+std::string what_to_lower(std::int64_t loss_scale, const LossScaleOptions& options) {
+  const char* key = options.fixed ? "precision.loss_scale or " : "precision.min_loss_scale or ";
+  return fmt::format("lower {}optimizer.lr or look at the data", loss_scale > 1 ? key : "");
 }
 
 }  // namespace
@@ -178,7 +178,7 @@ void HostOps::begin_update(const OpBytes& op) const {
   const double loss = mean_loss(op, tag);
   SLUICE_CHECK(std::isfinite(loss), kNonFinite,
                fmt::format("step {}: loss {}; train.on_nonfinite is stop: {}", tag.step + 1, loss,
-                           what_to_lower(control.loss_scale)));
+                           what_to_lower(control.loss_scale, rules_.loss_scale)));
   op.values<Record>(Operand::kRecord).front() = next_record(control, tag.step);
 }
 
@@ -205,7 +205,10 @@ StepResult HostOps::sum_up(const OpBytes& op, const Control& control) const {
   for (const auto of_segment : op.all(Operand::kNorms)) {
     norms.push_back(OpBytes::as<const double>(of_segment));
     const double norm = norm_of(norms.back()) / scale;
-    if (!(norm <= result.largest_gnorm)) result.largest_gnorm = norm;  // what is no number stays
+    // What is no number stays.
+    if (!std::isnan(result.largest_gnorm) && !(norm <= result.largest_gnorm)) {
+      result.largest_gnorm = norm;
+    }
   }
   result.loss = mean_loss(op, tag);
   result.gnorm = cpu_adam::global_norm(norms) / scale;
@@ -240,19 +243,20 @@ void HostOps::skip(Control& control, std::int64_t step, double loss, double gnor
                            stop ? "train.on_nonfinite is stop"
                                 : fmt::format("{} skipped steps in a row, train.max_skips is {}",
                                               control.skipped_in_row, rules_.train.max_skips),
-                           what_to_lower(scale)));
+                           what_to_lower(scale, rules_.loss_scale)));
 }
 
 void HostOps::decide_segment(const OpBytes& op) const {
   const Record& step = op.values<const Record>(Operand::kStepRecord).front();
   const auto norms = op.values<const double>(Operand::kNorms);
   const double norm = norm_of(norms) * step.clip;  // without the loss scale
-  SLUICE_CHECK(!step.applied || std::isfinite(norm), kNonFinite,
-               fmt::format("step {}: the gradient of {} is not finite. Segments whose gradients "
-                           "came before it are updated already (optimizer.update is arriving): go "
-                           "on from the last checkpoint, if there is one, and {}",
-                           step.step + 1, tensors_of_bad(op.where.segment, norms),
-                           what_to_lower(static_cast<std::int64_t>(1 / step.clip))));
+  SLUICE_CHECK(
+      !step.applied || std::isfinite(norm), kNonFinite,
+      fmt::format("step {}: the gradient of {} is not finite. Segments whose gradients "
+                  "came before it are updated already (optimizer.update is arriving): go "
+                  "on from the last checkpoint, if there is one, and {}",
+                  step.step + 1, tensors_of_bad(op.where.segment, norms),
+                  what_to_lower(static_cast<std::int64_t>(1 / step.clip), rules_.loss_scale)));
   Record& record = op.values<Record>(Operand::kRecord).front();
   record = step;
   record.clip *= static_cast<float>(clip_factor(norm));

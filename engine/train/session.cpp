@@ -363,6 +363,7 @@ std::int64_t Session::last_step() const {
 }
 
 std::string Session::report() const {
+  const bool trains = steps_ > 0;
   Bytes largest = 0;  // state of a chunk
   for (const auto& segment : setup_.chunks) {
     for (const auto& chunk : segment) {
@@ -383,10 +384,11 @@ std::string Session::report() const {
                              : job_.weights,
       describe("data.train", train_) + (valid_ ? describe("data.valid", *valid_) : ""),
       setup_.micro_batches, setup_.micro_batch_size, setup_.seq_len, setup_.tokens_per_step(),
-      steps_, setup_.delays() ? describe_delay(delayed_start_, steps_, position_) : "",
+      steps_,
+      trains && setup_.delays() ? describe_delay(delayed_start_, last_step(), position_) : "",
       format_bytes(workspace_.main), format_bytes(workspace_.side),
       plan::report(plan_, job_.tiers.nvme.endurance) +
-          (runs_serially()
+          (runs_serially() || !trains
                ? std::string()
                : plan::report(plan::prospects(plan_, asked_, evaluation_batches(), cost_), plan_)),
       checks_.empty() ? "" : "\n", checks_);

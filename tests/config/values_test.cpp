@@ -325,7 +325,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ArrivingClippedByOneNorm",
              "optimizer: {update: arriving}",
              "run.yaml:2:21 optimizer.update: \"arriving\": train.gradient_clipping is by one norm",
-             {"write train.clip_scope: segment, train.gradient_clipping: null, or end"}},
+             {"write train.clip_scope: segment or train.gradient_clipping: null, with "
+              "train.on_nonfinite: stop, or end"}},
         Case{"ArrivingWithSkips",
              "optimizer: {update: arriving}\ntrain: {clip_scope: segment}",
              "run.yaml:2:21 optimizer.update: \"arriving\": train.on_nonfinite: skip leaves",

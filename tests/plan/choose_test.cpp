@@ -213,18 +213,16 @@ TEST(Update, IsTheShorterOneOfThoseAllowed) {
     const plan::Alternative& other = others.front();
     EXPECT_EQ(other.update, arrives ? schedule::Update::kEnd : schedule::Update::kArriving);
     EXPECT_TRUE(other.allowed);
-    EXPECT_TRUE(other.fits);
+    EXPECT_EQ(other.lacks, 0U);
     const Plan& asked = arrives ? end : arriving;
     EXPECT_EQ(other.step_s, asked.forecast.step_s);
-    EXPECT_EQ(other.planned, asked.planned);
     // It gives other numbers, so nobody gets it who did not ask for it.
     const plan::Alternative& late = others.back();
     EXPECT_EQ(late.update, schedule::Update::kDelayed);
-    EXPECT_TRUE(late.allowed && late.fits);
+    EXPECT_TRUE(late.allowed && late.lacks == 0);
     const auto delays = plan::with_update(open_update(), schedule::Update::kDelayed);
     const Plan delayed = planned(delays);
     EXPECT_EQ(late.step_s, delayed.forecast.step_s);
-    EXPECT_EQ(late.planned, delayed.planned);
     const auto of_delayed = plan::prospects(delayed, delays, 0, cost).alternatives;
     ASSERT_EQ(of_delayed.size(), 2U);
     EXPECT_EQ(of_delayed.front().step_s, end.forecast.step_s);
@@ -267,7 +265,8 @@ TEST(Update, TakesLessMemoryWhereTimesAreAlike) {
     EXPECT_EQ(p.setup.update, update);
     const plan::Alternative other = plan::prospects(p, setup, 0, cost).alternatives.at(0);
     EXPECT_NEAR(*other.step_s, p.forecast.step_s, 0.01 * p.forecast.step_s);
-    EXPECT_LT(memory(p.planned), memory(other.planned));
+    const Plan asked = plan::make_plan(plan::with_update(setup, other.update), kPlenty, 0, cost);
+    EXPECT_LT(memory(p.planned), memory(asked.planned));
   }
 }
 
@@ -277,14 +276,36 @@ TEST(Update, SaysWhatIsNotAllowedAndWhatDoesNotFit) {
   const Plan whole = make_plan(setup, kPlenty);
   EXPECT_EQ(whole.setup.update, schedule::Update::kEnd);
   const plan::Alternative arriving = prospects(whole, setup).alternatives.at(0);
-  EXPECT_TRUE(!arriving.allowed && arriving.fits);
+  EXPECT_TRUE(!arriving.allowed && arriving.lacks == 0);
   Limits tight = kPlenty;
   tight.tiers[index(Tier::kCpu)] = require_minimum(setup, kPlenty, 0)[index(Tier::kCpu)] - 1;
   setup.may_arrive = true;
   const Plan less = make_plan(setup, tight);
   EXPECT_EQ(less.setup.update, schedule::Update::kArriving);
   const plan::Alternative end = prospects(less, setup).alternatives.at(0);
-  EXPECT_TRUE(end.allowed && !end.fits);
+  EXPECT_TRUE(end.allowed);
+  EXPECT_EQ(end.lacks, 1U);
+}
+
+/// Whatever each of them would have beyond its minimum.
+TEST(Update, ArrivingIsSaidToNeedLessAndDelayedMore) {
+  for (const ParamHome param : {ParamHome::kNone, ParamHome::kCpu, ParamHome::kNvme}) {
+    for (const auto state : {schedule::OptimizerHome::kCpu, schedule::OptimizerHome::kNvme}) {
+      const auto setup =
+          plan::with_update(open_update({.param = param, .state = state, .micro_batches = 1}),
+                            schedule::Update::kEnd);
+      const auto said = prospects(make_plan(setup, kPlenty), setup);
+      ASSERT_EQ(said.alternatives.size(), 2U);
+      const auto cpu = [](const BytesByTier& bytes) { return bytes[index(Tier::kCpu)]; };
+      const auto host = [&](const BytesByTier& bytes) {
+        return bytes[index(Tier::kGpu)] + cpu(bytes);
+      };
+      EXPECT_EQ(host(said.minimum), host(require_minimum(setup, kPlenty, 0)));
+      EXPECT_LT(cpu(said.alternatives.front().minimum), cpu(said.minimum));
+      EXPECT_GT(cpu(said.alternatives.back().minimum), cpu(said.minimum));
+      EXPECT_GE(host(said.alternatives.back().minimum), host(said.minimum));
+    }
+  }
 }
 
 }  // namespace

@@ -199,7 +199,8 @@ TEST(Refusal, SaysWhenTheOptimizerWouldHaveToWork) {
                                   .update = schedule::Update::kArriving,
                                   .micro_batches = 64});
   EXPECT_THAT(refusal_one_byte_below(arriving, Tier::kGpu),
-              HasSubstr("\n  optimizer.update: end would fit as it is (docs/update.md)"));
+              AllOf(HasSubstr("\n  optimizer.update: end would fit as it is (docs/update.md)"),
+                    HasSubstr("arriving all 64 micro-batches of a step go through the layers")));
 }
 
 TEST(Refusal, NamesThePlacementThatFitsWithTheLeastTraffic) {
@@ -281,6 +282,10 @@ TEST(Refusal, OfWhatNoPlacementFitsSaysWhatTheSmallestOneLacks) {
   EXPECT_THAT(refusal(large, limits), AllOf(HasSubstr("lower train.train_micro_batch_size_per_gpu"),
                                             HasSubstr("no placement fits"), HasSubstr("lacks"),
                                             HasSubstr("in the gpu tier")));
+
+  auto arriving = setup_of({.state = OptimizerHome::kCpu, .update = schedule::Update::kArriving});
+  arriving.workspace = 1_GiB;
+  EXPECT_THAT(refusal(arriving, limits), HasSubstr("or lower train.gradient_accumulation_steps, "));
 
   // All that the placement with everything on nvme needs, but for 8 KiB.
   limits = just(require_minimum(setup_of({}), kPlenty, 0));

@@ -47,23 +47,27 @@ TEST(Report, SaysWhatAnotherTimeOfTheUpdateWouldTake) {
   Plan plan = plan_of({2_GiB, 4_GiB, 0}, {3_GiB, 5_GiB, 0}, {6_GiB, 8_GiB, 0});
   plan.forecast = {10, "cpu", 0.9};
   const auto expect_end = [&](const plan::Alternative& other, const std::string& end) {
-    EXPECT_THAT(report(Prospects{{}, {other}}, plan), ::testing::EndsWith(end));
+    EXPECT_THAT(report(Prospects{{}, {other}, {2_GiB, 4_GiB, 0}}, plan), ::testing::EndsWith(end));
   };
   const auto arriving = schedule::Update::kArriving;
-  expect_end({arriving, true, true, 8, {4_GiB, 2_GiB, 0}},
-             "\noptimizer.update: arriving would take 0.80x the "
-             "time, 1.0 GiB more of tiers.gpu, 3.0 GiB less of tiers.cpu");
-  expect_end({arriving, false, true, 10, {3_GiB, 5_GiB, 0}},
-             "arriving would take 1.00x the time; not with this run's clipping and skipping: "
-             "docs/update.md");
-  expect_end({.update = arriving, .allowed = true}, "\noptimizer.update: arriving would not fit");
-  expect_end({.update = arriving, .allowed = true, .fits = true},
+  expect_end({arriving, true, 0, 8, {3_GiB, 1_GiB, 0}},
+             "\noptimizer.update: arriving would take 0.80x the time, its serial minimum 1.0 GiB "
+             "more of tiers.gpu, 3.0 GiB less of tiers.cpu");
+  for (const double alike : {9.95, 10.05}) {
+    expect_end({arriving, false, 0, alike, {2_GiB, 4_GiB, 0}},
+               "arriving would take as long; not with this run's clipping and skipping: "
+               "docs/update.md");
+  }
+  expect_end({arriving, true, 3_GiB},
+             "\noptimizer.update: arriving would not fit, its serial minimum lacks 3.0 GiB");
+  expect_end({.update = arriving, .allowed = true},
              "arriving is not known, a step is too long to be simulated that often");
-  expect_end({schedule::Update::kDelayed, true, true, 5, {3_GiB, 6_GiB, 0}},
-             "delayed would take 0.50x the time, 1.0 GiB more of tiers.cpu; each update one step "
-             "late, another run: docs/update.md");
+  expect_end(
+      {schedule::Update::kDelayed, true, 0, 5, {2_GiB, 5_GiB, 0}},
+      "delayed would take 0.50x the time, its serial minimum 1.0 GiB more of tiers.cpu; each "
+      "update one step late, another run: docs/update.md");
   plan.forecast.checked_s = 20;  // what it is compared with makes no checks
-  expect_end({arriving, true, true, 8, {3_GiB, 5_GiB, 0}}, "0.80x the time");
+  expect_end({arriving, true, 0, 8, {2_GiB, 4_GiB, 0}}, "0.80x the time");
   EXPECT_THAT(report(plan), ::testing::HasSubstr("simulated step: 20 s"));
   plan.setup.update = arriving;
   EXPECT_THAT(report(plan), ::testing::EndsWith("bound cpu 90%, optimizer.update arriving"));

@@ -280,6 +280,21 @@ TEST(Simulate, ASteadyStepOverlapsTheOneBeforeIt) {
   EXPECT_THAT(step.busy, ElementsAre(DoubleEq(2), DoubleEq(5)));
 }
 
+/// Two steps at half the speed end together, and so do the two after them.
+TEST(Simulate, ASteadyStepIsTheMeanOfTwoThatEndByTurns) {
+  Writing w;
+  w.op(0, {}, {}, 3);
+  const auto program = w.done();
+  LaneCost drive;
+  drive.bytes_per_second = 1;
+  drive.demands = {{0, 1.0}};
+  const CostModel cost{{{"drive"}}, {drive}};
+  const Lane wide{"drive", 2, Issue::kOldestReady};
+  const auto line = run({program, program, program, program}, {wide}, cost);
+  ASSERT_THAT(line.finished, ElementsAre(DoubleEq(6), DoubleEq(6), DoubleEq(12), DoubleEq(12)));
+  EXPECT_DOUBLE_EQ(steady_step({w.residents(), {}, {wide}}, program, cost).seconds, 3);
+}
+
 TEST(Simulate, ARateOfAKindOfOpsReplacesThatOfTheLane) {
   CostModel cost{{}, {one_byte_per_second()}};
   const Op op = make_op(0, {}, {}, 8);  // kind 1

@@ -53,7 +53,7 @@ constexpr std::array kRecomputes = {Recompute::kEveryLayer, Recompute::kAuto, Re
 constexpr std::array kSharings = {Sharing::kSeparate, Sharing::kUnified};
 constexpr std::array kStoreKinds = {cpu_adam::Stores::kCached, cpu_adam::Stores::kStreaming};
 constexpr std::array kOrders = {Wiring::Order::kGlobal, Wiring::Order::kBySegment,
-                                Wiring::Order::kDelayed};
+                                Wiring::Order::kDelayed, Wiring::Order::kDelayedBySegment};
 constexpr std::array kUpdates = {schedule::Update::kEnd, schedule::Update::kArriving};
 constexpr std::array kEngines = {nvme::Engine::kAuto, nvme::Engine::kThreads, nvme::Engine::kLibaio,
                                  nvme::Engine::kIoUring};
@@ -78,8 +78,9 @@ bool has_streaming_stores(cpu_adam::Isa isa) {
 
 CrownRow row_of(const Row& row, const std::vector<Homes>& homes,
                 const std::vector<cpu_adam::Isa>& isas) {
-  return {.wiring = {row[kTied] != 0, kComputes[row[kCompute]], row[kAccumulates] != 0,
-                     kOrders[row[kOrder]]},
+  const Wiring wiring{row[kTied] != 0, kComputes[row[kCompute]], row[kAccumulates] != 0,
+                      kOrders[row[kOrder]]};
+  return {.wiring = wiring,
           .homes = homes[row[kHomes]],
           .memory = kMemories[row[kMemory]],
           .chunk = kChunks[row[kChunk]],
@@ -88,8 +89,7 @@ CrownRow row_of(const Row& row, const std::vector<Homes>& homes,
           .kernel_threads = row[kThreads] != 0 ? 2U : 1U,
           .stores = kStoreKinds[row[kStores]],
           .isa = isas[row[kIsa]],
-          .update = kOrders[row[kOrder]] == Wiring::Order::kDelayed ? schedule::Update::kDelayed
-                                                                    : kUpdates[row[kUpdate]],
+          .update = wiring.delayed() ? schedule::Update::kDelayed : kUpdates[row[kUpdate]],
           .engine = kEngines[row[kEngine]]};
 }
 

@@ -21,14 +21,14 @@ struct Wiring {
     /// Each segment's gradient is clipped by its own norm, and no step is skipped: then updates may
     /// arrive.
     kBySegment,
-    kDelayed  ///< from the second step on
+    kDelayed,  ///< from the second step on
+    kDelayedBySegment
   };
   Order order = Order::kGlobal;
 
   bool by_segment() const { return order == Order::kBySegment; }
-  bool delayed() const { return order == Order::kDelayed; }
-  /// Each segment by its own norm: also late updates, where micro-batches add up.
-  bool clips_segments() const { return by_segment() || (delayed() && accumulates); }
+  bool delayed() const { return order == Order::kDelayed || order == Order::kDelayedBySegment; }
+  bool clips_segments() const { return by_segment() || order == Order::kDelayedBySegment; }
   /// What waits, before each evaluation.
   bool drains() const { return delayed() && tied; }
   friend bool operator==(const Wiring&, const Wiring&) = default;

@@ -302,13 +302,12 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Wirings, Crown,
-                         testing::Combine(testing::Bool(),
-                                          testing::Values(DType::kF32, DType::kBf16, DType::kF16),
-                                          testing::Bool(),
-                                          testing::Values(Wiring::Order::kGlobal,
-                                                          Wiring::Order::kBySegment,
-                                                          Wiring::Order::kDelayed)));
+INSTANTIATE_TEST_SUITE_P(
+    Wirings, Crown,
+    testing::Combine(testing::Bool(), testing::Values(DType::kF32, DType::kBf16, DType::kF16),
+                     testing::Bool(),
+                     testing::Values(Wiring::Order::kGlobal, Wiring::Order::kBySegment,
+                                     Wiring::Order::kDelayed, Wiring::Order::kDelayedBySegment)));
 
 TEST(CrownKept, SomeLayersKeptAndSomeNotGiveTheSameBits) {
   const TempFolder folder;

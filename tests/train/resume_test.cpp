@@ -71,7 +71,7 @@ Fingerprint tail(Fingerprint print, std::int64_t steps, std::int64_t evaluations
 
 std::string name_of(const Wiring& w) {
   return std::string(w.tied ? "tied" : "untied") + "_" + std::string(sluice::name_of(w.compute)) +
-         (w.accumulates ? "_accumulated" : "") + (w.by_segment() ? "_by_segment" : "") +
+         (w.accumulates ? "_accumulated" : "") + (w.clips_segments() ? "_by_segment" : "") +
          (w.delayed() ? "_delayed" : "");
 }
 
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Wiring{true, DType::kF16, false},
                     Wiring{true, DType::kBf16, true, Wiring::Order::kBySegment},
                     Wiring{true, DType::kBf16, false, Wiring::Order::kDelayed},
-                    Wiring{false, DType::kF32, true, Wiring::Order::kDelayed},
+                    Wiring{false, DType::kF32, true, Wiring::Order::kDelayedBySegment},
                     Wiring{false, DType::kF16, false, Wiring::Order::kDelayed}),
     [](const auto& info) { return name_of(info.param); });
 

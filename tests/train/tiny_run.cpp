@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <random>
@@ -77,7 +76,7 @@ class Observer : public executor::Handler {
       ticket.wait();
       std::byte* gradients = address(context, buffer_of(context.op, Operand::kGradients), memory_);
       set_element(setup_.compute, {gpu::local(gradients), size_of(setup_.compute)}, 0,
-                  std::numeric_limits<float>::infinity());
+                  disturbance_.spoiled_by);
     }
     delay();
     return ticket;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -42,8 +43,9 @@ struct Fingerprint {
 };
 
 struct Disturbance {
-  /// These steps get an infinite gradient (steps count from 0).
+  /// These steps get a gradient that is not finite (steps count from 0).
   std::set<std::int64_t> spoiled_steps;
+  float spoiled_by = std::numeric_limits<float>::infinity();
   std::uint64_t delay_seed = 0;  ///< random delays before and after ops; 0 = none
 };
 

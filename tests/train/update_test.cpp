@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -158,9 +159,11 @@ TEST(BySegmentAtTheEnd, TellsANormThatIsNotFinite) {
   const TempFolder folder;
   Job job = tiny_job(folder, tiny_llama());
   job.train.clip_scope = ClipScope::kSegment;
-  const Observed run = observe(job, {.spoiled_steps = {2}});
-  EXPECT_FALSE(std::isfinite(*run.records[2].largest_gnorm));
-  EXPECT_TRUE(std::isfinite(*run.records[1].largest_gnorm));
+  for (const float by : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    const Observed run = observe(job, {.spoiled_steps = {2}, .spoiled_by = by});
+    EXPECT_FALSE(std::isfinite(*run.records[2].largest_gnorm)) << by;
+    EXPECT_TRUE(std::isfinite(*run.records[1].largest_gnorm));
+  }
 }
 
 /// Less host memory than the gradients of the whole model take.
