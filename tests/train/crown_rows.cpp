@@ -53,7 +53,7 @@ constexpr std::array kRecomputes = {Recompute::kEveryLayer, Recompute::kAuto, Re
 constexpr std::array kSharings = {Sharing::kSeparate, Sharing::kUnified};
 constexpr std::array kStoreKinds = {cpu_adam::Stores::kCached, cpu_adam::Stores::kStreaming};
 constexpr std::array kOrders = {Wiring::Order::kGlobal, Wiring::Order::kBySegment,
-                                Wiring::Order::kDelayed, Wiring::Order::kDelayedBySegment};
+                                Wiring::Order::kDelayed};
 constexpr std::array kUpdates = {schedule::Update::kEnd, schedule::Update::kArriving};
 constexpr std::array kEngines = {nvme::Engine::kAuto, nvme::Engine::kThreads, nvme::Engine::kLibaio,
                                  nvme::Engine::kIoUring};

@@ -21,16 +21,17 @@ struct Wiring {
     /// Each segment's gradient is clipped by its own norm, and no step is skipped: then updates may
     /// arrive.
     kBySegment,
-    kDelayed,  ///< from the second step on
-    kDelayedBySegment
+    kDelayed  ///< from the second step on
   };
   Order order = Order::kGlobal;
 
   bool by_segment() const { return order == Order::kBySegment; }
-  bool delayed() const { return order == Order::kDelayed || order == Order::kDelayedBySegment; }
-  bool clips_segments() const { return by_segment() || order == Order::kDelayedBySegment; }
+  bool delayed() const { return order == Order::kDelayed; }
+  /// Each segment by its own norm. Late updates too, such that with and without accumulation and
+  /// draining both meet.
+  bool clips_segments() const { return by_segment() || (delayed() && tied != accumulates); }
   /// What waits, before each evaluation.
-  bool drains() const { return delayed() && tied; }
+  bool drains() const { return delayed() && compute == DType::kF32; }
   friend bool operator==(const Wiring&, const Wiring&) = default;
 };
 

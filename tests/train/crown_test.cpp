@@ -302,12 +302,13 @@ TEST_P(Crown, EveryPlacementGivesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Wirings, Crown,
-    testing::Combine(testing::Bool(), testing::Values(DType::kF32, DType::kBf16, DType::kF16),
-                     testing::Bool(),
-                     testing::Values(Wiring::Order::kGlobal, Wiring::Order::kBySegment,
-                                     Wiring::Order::kDelayed, Wiring::Order::kDelayedBySegment)));
+INSTANTIATE_TEST_SUITE_P(Wirings, Crown,
+                         testing::Combine(testing::Bool(),
+                                          testing::Values(DType::kF32, DType::kBf16, DType::kF16),
+                                          testing::Bool(),
+                                          testing::Values(Wiring::Order::kGlobal,
+                                                          Wiring::Order::kBySegment,
+                                                          Wiring::Order::kDelayed)));
 
 TEST(CrownKept, SomeLayersKeptAndSomeNotGiveTheSameBits) {
   const TempFolder folder;

@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Wiring{true, DType::kF16, false},
                     Wiring{true, DType::kBf16, true, Wiring::Order::kBySegment},
                     Wiring{true, DType::kBf16, false, Wiring::Order::kDelayed},
-                    Wiring{false, DType::kF32, true, Wiring::Order::kDelayedBySegment},
+                    Wiring{false, DType::kF32, true, Wiring::Order::kDelayed},
                     Wiring{false, DType::kF16, false, Wiring::Order::kDelayed}),
     [](const auto& info) { return name_of(info.param); });
 
