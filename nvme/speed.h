@@ -31,9 +31,9 @@ inline constexpr Bytes kLookedAt = 4_MiB;
 /// Of each path by itself; each drive takes one to six seconds, a tenth of that where next to
 /// nothing will be there. The file is as large as what the run will have there, `stored`, from 32
 /// MiB to 1 GiB and to what a second can write: caches of drives that are larger than this, or than
-/// what a second and a half fills, are not got past. Paths of one filesystem are one drive: it is
-/// looked at once, and each of them has an equal part of its speed. A folder that is not there yet
-/// is looked at in its nearest parent.
+/// what a second and a half fills, are not got past. Takes as much memory, up to 128 MiB. Paths of
+/// one filesystem are one drive: it is looked at once, and each of them has an equal part of its
+/// speed. A folder that is not there yet is looked at in its nearest parent.
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options,
                            Bytes stored = 0);
 
