@@ -62,8 +62,7 @@ Prospects prospects(const Plan& plan, const Setup& asked, std::int64_t evaluatio
   if (asked.begins_pending) return all;
   const auto own =
       smallest_draft(with_update(open, update), plan.limits, evaluation_batches, budget);
-  if (!own) return all;
-  all.minimum = own->minimum;
+  all.minimum = own ? own->minimum : plan.minimum;
   for (const Update other : {Update::kEnd, Update::kArriving, Update::kDelayed}) {
     if (other != update) all.alternatives.push_back(alternative(open, other, terms));
   }
