@@ -223,8 +223,7 @@ SteadyStep steady_step(const Simulation& machine, const std::shared_ptr<const Pr
                        const CostModel& cost) {
   const std::vector<std::shared_ptr<const Program>> stream(kSteadySteps, step);
   Timeline line = simulate(machine, stream, cost);
-  constexpr auto kSteady = static_cast<double>(kLastSteady - kFirstSteady + 1);
-  SteadyStep steady{(line.finished[kLastSteady] - line.finished[kFirstSteady - 1]) / kSteady,
+  SteadyStep steady{(line.finished[kLastSteady] - line.finished[kFirstSteady - 1]) / kCountedSteps,
                     std::move(line.busy)};
   for (double& busy : steady.busy) busy /= static_cast<double>(kSteadySteps);
   return steady;

@@ -54,6 +54,7 @@ struct SteadyStep {
 /// late, so that both count.
 inline constexpr std::size_t kSteadySteps = 5;
 inline constexpr std::size_t kFirstSteady = 2, kLastSteady = 3;
+inline constexpr double kCountedSteps = kLastSteady - kFirstSteady + 1;
 SteadyStep steady_step(const Simulation& machine, const std::shared_ptr<const Program>& step,
                        const CostModel& cost);
 

@@ -191,9 +191,8 @@ void print_ops(const train::Session& session, const Trace& trace) {
     const bool steady =
         span.op.instance >= prefetch::kFirstSteady && span.op.instance <= prefetch::kLastSteady;
     if (!steady) continue;
-    constexpr auto kSteps = static_cast<double>(prefetch::kLastSteady - prefetch::kFirstSteady + 1);
     kinds[plan.programs.step->ops()[span.op.index].kind.name].simulated +=
-        (span.end - span.begin) / kSteps;
+        (span.end - span.begin) / prefetch::kCountedSteps;
   }
   const auto steps = static_cast<std::size_t>(session.steps());
   for (const Span& span : trace.spans()) {
