@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-std::optional<double> number_in(const std::filesystem::path& path) {
+std::optional<double> microseconds_in(const std::filesystem::path& path) {
   std::ifstream file(path);
   double value = 0;
   if (file >> value) return value;
@@ -25,8 +25,8 @@ std::optional<CpuQuota> quota_of(const Cgroup& group) {
   std::optional<double> quota, period;
   const char* const file = group.version == 1 ? "cpu.cfs_quota_us" : "cpu.max";
   if (group.version == 1) {
-    quota = number_in(group.folder / file);
-    period = number_in(group.folder / "cpu.cfs_period_us");
+    quota = microseconds_in(group.folder / file);
+    period = microseconds_in(group.folder / "cpu.cfs_period_us");
   } else {
     std::ifstream numbers(group.folder / file);
     double first = 0, second = 0;

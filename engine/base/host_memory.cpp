@@ -29,7 +29,7 @@ constexpr Version kV1{
 constexpr Version kV2{{"memory.max", "memory.high"}, "memory.current", "inactive_file"};
 
 /// None when there is no such file, or it says "max".
-std::optional<Bytes> number_in(const fs::path& path) {
+std::optional<Bytes> bytes_in(const fs::path& path) {
   std::ifstream file(path);
   Bytes value = 0;
   if (file >> value) return value;
@@ -54,9 +54,9 @@ constexpr Bytes kMostLimit = 1'000'000'000'000'000'000;
 /// Lowers `least` to what one cgroup leaves.
 HostMemory lower(HostMemory least, const Cgroup& group) {
   const Version& version = group.version == 1 ? kV1 : kV2;
-  const auto used = number_in(group.folder / version.usage);
+  const auto used = bytes_in(group.folder / version.usage);
   for (const char* file : version.limits) {
-    const auto limit = file != nullptr ? number_in(group.folder / file) : std::nullopt;
+    const auto limit = file != nullptr ? bytes_in(group.folder / file) : std::nullopt;
     if (!limit) continue;
     std::string whose =
         fmt::format("the cgroup {} ({} {})", group.name, file, format_bytes(*limit));

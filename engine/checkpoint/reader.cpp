@@ -17,7 +17,7 @@ namespace sluice::checkpoint {
 namespace {
 
 // What read() holds of a file at a time.
-constexpr Bytes kPieceBytes = 64_KiB;
+constexpr Bytes kReadBytes = 64_KiB;
 
 struct Parsed {
   std::vector<Entry> entries;
@@ -206,7 +206,7 @@ std::vector<float> Reader::read(std::string_view name) const {
 void Reader::read(std::string_view name, std::uint64_t first, std::span<float> out) const {
   const Stretch at = stretch_of(name, first, out.size());
   const Bytes width = out.empty() ? 1 : at.bytes / out.size();
-  std::array<std::byte, kPieceBytes> raw;
+  std::array<std::byte, kReadBytes> raw;
   for (Bytes done = 0; done < at.bytes; done += raw.size()) {
     const auto piece = std::span(raw).first(std::min(raw.size(), at.bytes - done));
     files_[at.file].read(at.offset + done, piece);

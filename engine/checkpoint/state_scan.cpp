@@ -21,9 +21,9 @@ namespace {
 // A piece is large enough for a drive and small enough for a cache or two to share; one is looked
 // at while the others come.
 constexpr std::uint64_t kPieceElems = 128 * kGrainElems;
-constexpr std::size_t kSlots = 6;
+constexpr std::size_t kReadAhead = 6;
 
-struct Stretch {
+struct Piece {
   RecordKind kind = RecordKind::kState;
   DType dtype = DType::kF32;
   int segment = 0;
@@ -36,7 +36,7 @@ class Cutter {
   explicit Cutter(const StateReader& reader)
       : reader_(reader), segments_(reader.manifest().segments) {}
 
-  std::optional<Stretch> next() {
+  std::optional<Piece> next() {
     while (segment_ < segments_.size() && at_ == segments_[segment_].elems) {
       ++segment_;
       at_ = 0;
@@ -49,7 +49,7 @@ class Cutter {
     const int segment = static_cast<int>(segment_);
     const DType dtype = kind_ == RecordKind::kState ? DType::kF32 : reader_.gradient_dtype(segment);
     const std::uint64_t elems = std::min(kPieceElems, segments_[segment_].elems - at_);
-    const Stretch piece{kind_, dtype, segment, at_, elems};
+    const Piece piece{kind_, dtype, segment, at_, elems};
     at_ += elems;
     return piece;
   }
@@ -77,7 +77,7 @@ class Ring {
 
   struct Slot {
     nvme::AlignedBytes room;
-    std::optional<Stretch> piece;
+    std::optional<Piece> piece;
     Ticket read;
 
     std::span<std::byte> bytes() const {
@@ -93,7 +93,7 @@ class Ring {
   /// Done with that one: it takes what comes next.
   void pop() {
     fill(slots_[front_]);
-    front_ = (front_ + 1) % kSlots;
+    front_ = (front_ + 1) % kReadAhead;
   }
 
  private:
@@ -104,7 +104,7 @@ class Ring {
       slot.room = nvme::allocate_aligned(kPieceElems * zero::kStateBytesPerElem);
     }
     try {
-      const Stretch& p = *slot.piece;
+      const Piece& p = *slot.piece;
       slot.read = p.kind == RecordKind::kState
                       ? reader_.read(p.segment, p.first_elem, slot.state())
                       : reader_.read_gradient(p.segment, p.first_elem, slot.bytes());
@@ -117,7 +117,7 @@ class Ring {
 
   const StateReader& reader_;
   Cutter pieces_;
-  std::array<Slot, kSlots> slots_;
+  std::array<Slot, kReadAhead> slots_;
   std::size_t front_ = 0;
 };
 
@@ -129,7 +129,7 @@ bool arrived(const StateReader& reader, const Ring::Slot& slot, const Looks& loo
   } catch (const Error& e) {
     if (e.code == Errc::kWatchdog) throw;
     const Errc code = e.code == Errc::kFormat ? Errc::kCheckpoint : e.code;
-    const Stretch& p = *slot.piece;
+    const Piece& p = *slot.piece;
     for (const auto& part : reader.pieces(p.kind, p.segment, p.first_elem, p.elems)) {
       const Record& record = reader.manifest().of(p.kind)[part.record];
       looks.damaged(
@@ -144,7 +144,7 @@ std::vector<std::size_t> compare(RecordSums& sums, const Each& each, const Ring:
   std::mutex mutex;
   std::vector<std::size_t> damaged;
   each(slot.piece->elems, [&](std::size_t begin, std::size_t end) {
-    const Stretch& p = *slot.piece;
+    const Piece& p = *slot.piece;
     const auto more = sums.compare(p.kind, p.segment, p.first_elem, slot.bytes(), begin, end);
     const std::lock_guard lock(mutex);
     damaged.insert(damaged.end(), more.begin(), more.end());
@@ -160,7 +160,7 @@ void scan_state(const StateReader& reader, const Each& each, const Looks& looks)
   for (Ring ring(reader); ring.front().piece; ring.pop()) {
     const Ring::Slot& slot = ring.front();
     if (!arrived(reader, slot, looks)) continue;
-    const Stretch& piece = *slot.piece;
+    const Piece& piece = *slot.piece;
     for (const std::size_t record : compare(sums, each, slot)) {
       looks.damaged(Error(Errc::kCheckpoint, sums.damage(piece.kind, record)));
     }

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of the manifest and what the file system keeps for itself.
-constexpr Bytes kSpareSpace = 4_MiB;
+constexpr Bytes kSpareOfFolder = 4_MiB;
 constexpr Bytes kSpareOfRecord = 512;
 
 /// The sum of a whole small file.
@@ -36,7 +36,7 @@ Bytes bytes_of(const Manifest& manifest) {
 StateWriter::StateWriter(Manifest manifest, const fs::path& folder, const Companions& companions,
                          const nvme::Options& queue)
     : manifest_(std::move(manifest)), folder_(folder) {
-  check_free_space(folder_.path(), bytes_of(manifest_) + size_of(companions) + kSpareSpace,
+  check_free_space(folder_.path(), bytes_of(manifest_) + size_of(companions) + kSpareOfFolder,
                    "a checkpoint");
   const fs::path model = folder_.path() / kModelFolder;
   std::error_code error;

@@ -195,7 +195,7 @@ Family qwen3() {
   return f;
 }
 
-std::vector<Family> table() {
+std::vector<Family> family_table() {
   std::vector<Family> rows = {gpt2(), llama(), mistral(), qwen2(), qwen3()};
   for (Family& f : rows) f.base.family = f.model_type;
   return rows;
@@ -204,7 +204,7 @@ std::vector<Family> table() {
 }  // namespace
 
 std::span<const Family> families() {
-  static const std::vector<Family> kRows = table();
+  static const std::vector<Family> kRows = family_table();
   return kRows;
 }
 

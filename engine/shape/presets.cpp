@@ -28,7 +28,7 @@ Decoder make(std::string_view family, const Sizes& s) {
   return d;
 }
 
-std::vector<Preset> table() {
+std::vector<Preset> preset_table() {
   std::vector<Preset> rows = {
       // Bytes as tokens; small enough for a laptop without a GPU.
       {"tiny", make("gpt2", {256, 256, 8, 8, 8, 1024, 1024})},
@@ -45,7 +45,7 @@ std::vector<Preset> table() {
 }  // namespace
 
 std::span<const Preset> presets() {
-  static const std::vector<Preset> kRows = table();
+  static const std::vector<Preset> kRows = preset_table();
   return kRows;
 }
 

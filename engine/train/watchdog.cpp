@@ -29,7 +29,7 @@ constexpr auto kBetweenLooks = std::chrono::seconds(1);
 constexpr Nanos kMostBetweenLooks = nanos(std::chrono::seconds(3));
 
 constexpr Nanos kSteps = 20;
-constexpr double kMostSeconds = 1e8;
+constexpr double kLongestForecast = 1e8;
 constexpr Nanos kLeast = nanos(std::chrono::minutes(10));
 
 std::optional<Nanos> given_in(const WatchdogOptions& options) {
@@ -67,7 +67,7 @@ std::string list(const std::vector<Running>& running, Nanos now) {
 
 Patience::Patience(const WatchdogOptions& options, double forecast_s, Nanos now)
     : given_(given_in(options)),
-      longest_step_(static_cast<Nanos>(std::min(forecast_s, kMostSeconds) * 1e9)),
+      longest_step_(static_cast<Nanos>(std::min(forecast_s, kLongestForecast) * 1e9)),
       last_look_(now) {}
 
 Nanos Patience::limit() const {

@@ -10,19 +10,19 @@ namespace sluice::bench {
 namespace {
 
 constexpr Bytes kPeriod = 16_KiB;
-constexpr Bytes kLine = 64_KiB;
+constexpr Bytes kPatternBytes = 64_KiB;
 
 class PatternTest : public testing::Test {
  protected:
   PatternTest() : memory_(nvme::allocate_aligned(kPeriod)) { pattern_.fill(memory()); }
   std::span<std::byte> memory() { return {memory_.get(), kPeriod}; }
 
-  Pattern pattern_{kLine, kPeriod, 7};
+  Pattern pattern_{kPatternBytes, kPeriod, 7};
   nvme::AlignedBytes memory_;
 };
 
 TEST_F(PatternTest, WhatWasStampedIsRight) {
-  for (const Bytes offset : {Bytes{0}, 2 * kPeriod, kLine - kPeriod}) {
+  for (const Bytes offset : {Bytes{0}, 2 * kPeriod, kPatternBytes - kPeriod}) {
     pattern_.stamp(memory(), offset);
     EXPECT_EQ(pattern_.first_wrong(memory(), offset), std::nullopt);
   }
@@ -56,13 +56,13 @@ TEST_F(PatternTest, BytesOfAnEarlierWriteAreWrong) {
 
 TEST_F(PatternTest, NoTwoBlocksAreAlike) {
   std::set<std::string> blocks;
-  for (Bytes offset = 0; offset < kLine; offset += kPeriod) {
+  for (Bytes offset = 0; offset < kPatternBytes; offset += kPeriod) {
     pattern_.stamp(memory(), offset);
     for (Bytes at = 0; at < kPeriod; at += kAlignment) {
       blocks.emplace(reinterpret_cast<const char*>(memory().data()) + at, kAlignment);
     }
   }
-  EXPECT_EQ(blocks.size(), kLine / kAlignment);
+  EXPECT_EQ(blocks.size(), kPatternBytes / kAlignment);
 }
 
 }  // namespace

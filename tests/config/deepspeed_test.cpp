@@ -250,7 +250,7 @@ TEST(DeepSpeed, WhatIsQuotedInACommentStaysInIt) {
   EXPECT_THAT(yaml, Not(HasSubstr("\nseed")));
 }
 
-std::string refusal(const std::string& json) {
+std::string import_refusal(const std::string& json) {
   try {
     import_deepspeed(json, "ds.json");
   } catch (const Error& e) {
@@ -261,42 +261,46 @@ std::string refusal(const std::string& json) {
 }
 
 TEST(DeepSpeedRefused, WhatIsNoJson) {
-  EXPECT_THAT(refusal("{\"a\": 1,\n  // fast\n}"), HasSubstr("ds.json:2:3: no JSON: "));
-  EXPECT_THAT(refusal("{\"a\": 1,\n}"), HasSubstr("ds.json:2:1: no JSON: "));
-  EXPECT_THAT(refusal("{'a': 1}"), HasSubstr("ds.json:1:2: no JSON: "));
-  EXPECT_THAT(refusal("{\"steps_per_print\": NaN}"), HasSubstr("ds.json:1:21: no JSON: "));
-  EXPECT_THAT(refusal("{\"steps_per_print\":\n 1e999}"),
+  EXPECT_THAT(import_refusal("{\"a\": 1,\n  // fast\n}"), HasSubstr("ds.json:2:3: no JSON: "));
+  EXPECT_THAT(import_refusal("{\"a\": 1,\n}"), HasSubstr("ds.json:2:1: no JSON: "));
+  EXPECT_THAT(import_refusal("{'a': 1}"), HasSubstr("ds.json:1:2: no JSON: "));
+  EXPECT_THAT(import_refusal("{\"steps_per_print\": NaN}"), HasSubstr("ds.json:1:21: no JSON: "));
+  EXPECT_THAT(import_refusal("{\"steps_per_print\":\n 1e999}"),
               AllOf(HasSubstr("ds.json:2:2: 1e999: "), HasSubstr("too large")));
-  EXPECT_THAT(refusal("{\"wandb\": [-1" + std::string(500, '0') + "]}"),
+  EXPECT_THAT(import_refusal("{\"wandb\": [-1" + std::string(500, '0') + "]}"),
               AllOf(HasSubstr("ds.json:1:12: -1000"), HasSubstr("0...: ")));
-  EXPECT_THAT(refusal("a: 1\n"), HasSubstr("no JSON"));
-  EXPECT_THAT(refusal(""), HasSubstr("ds.json:1:1: no JSON"));
-  EXPECT_THAT(refusal("{} {}"), HasSubstr("no JSON"));
-  EXPECT_THAT(refusal("[1]"), HasSubstr("a map of keys"));
-  EXPECT_THAT(refusal("null"), HasSubstr("a map of keys"));
-  EXPECT_THAT(refusal(std::string("{\"a\": \"\xff\"}")), HasSubstr("no UTF-8"));
-  EXPECT_THAT(refusal(std::string(60, '[') + std::string(60, ']')), HasSubstr("nested more than"));
+  EXPECT_THAT(import_refusal("a: 1\n"), HasSubstr("no JSON"));
+  EXPECT_THAT(import_refusal(""), HasSubstr("ds.json:1:1: no JSON"));
+  EXPECT_THAT(import_refusal("{} {}"), HasSubstr("no JSON"));
+  EXPECT_THAT(import_refusal("[1]"), HasSubstr("a map of keys"));
+  EXPECT_THAT(import_refusal("null"), HasSubstr("a map of keys"));
+  EXPECT_THAT(import_refusal(std::string("{\"a\": \"\xff\"}")), HasSubstr("no UTF-8"));
+  EXPECT_THAT(import_refusal(std::string(60, '[') + std::string(60, ']')),
+              HasSubstr("nested more than"));
 }
 
 TEST(DeepSpeedRefused, AKeyGivenTwice) {
-  EXPECT_THAT(refusal("{\"train_batch_size\": 1,\n \"train_batch_size\": 2}"),
+  EXPECT_THAT(import_refusal("{\"train_batch_size\": 1,\n \"train_batch_size\": 2}"),
               AllOf(HasSubstr("ds.json:2:2"), HasSubstr("duplicate key"), HasSubstr("1:2")));
 }
 
 TEST(DeepSpeedRefused, AnUnknownKeyWithTheNearestKnownOne) {
-  EXPECT_THAT(refusal(R"({"zero_optimization": {"sub_group_sizes": 1}})"),
+  EXPECT_THAT(import_refusal(R"({"zero_optimization": {"sub_group_sizes": 1}})"),
               AllOf(HasSubstr("ds.json:1:24 zero_optimization.sub_group_sizes: unknown key"),
                     HasSubstr("did you mean zero_optimization.sub_group_size?")));
-  EXPECT_THAT(refusal(R"({"zero_optimization": {"aio": {"block_size": 4096}}})"),
+  EXPECT_THAT(import_refusal(R"({"zero_optimization": {"aio": {"block_size": 4096}}})"),
               HasSubstr("did you mean aio.block_size?"));
-  EXPECT_THAT(refusal(R"({"fp16": {"enabeld": true}})"), HasSubstr("did you mean fp16.enabled?"));
-  EXPECT_THAT(refusal(R"({"optimizer": {"params": {"lrr": null}}})"), HasSubstr("unknown key"));
-  EXPECT_THAT(refusal(R"({"zero_optimization": true})"), HasSubstr("a section belongs here"));
+  EXPECT_THAT(import_refusal(R"({"fp16": {"enabeld": true}})"),
+              HasSubstr("did you mean fp16.enabled?"));
+  EXPECT_THAT(import_refusal(R"({"optimizer": {"params": {"lrr": null}}})"),
+              HasSubstr("unknown key"));
+  EXPECT_THAT(import_refusal(R"({"zero_optimization": true})"),
+              HasSubstr("a section belongs here"));
 }
 
 TEST(DeepSpeedRefused, ABatchThatContradicts) {
-  EXPECT_THAT(refusal("{\"train_batch_size\": 32,\n\"train_micro_batch_size_per_gpu\": 2,\n"
-                      "\"gradient_accumulation_steps\": 4}"),
+  EXPECT_THAT(import_refusal("{\"train_batch_size\": 32,\n\"train_micro_batch_size_per_gpu\": 2,\n"
+                             "\"gradient_accumulation_steps\": 4}"),
               AllOf(HasSubstr("ds.json:1:22 train.train_batch_size: 32"), HasSubstr("= 8")));
 }
 
@@ -304,8 +308,8 @@ TEST(DeepSpeedRefused, ABatchThatContradicts) {
 TEST(DeepSpeedRefused, TwoLearningRates) {
   const std::string optimizer = R"("optimizer": {"type": "Adam", "params": {"lr": 1e-4}})";
   const auto with = [&](const std::string& rate) {
-    return refusal("{" + optimizer + R"(, "scheduler": {"type": "WarmupLR", "params": {)" + rate +
-                   "}}}");
+    return import_refusal("{" + optimizer + R"(, "scheduler": {"type": "WarmupLR", "params": {)" +
+                          rate + "}}}");
   };
   EXPECT_THAT(with(R"("warmup_max_lr": 2e-4)"),
               AllOf(HasSubstr("contradicts optimizer.params.lr: 1e-4"), HasSubstr("optimizer.lr")));
@@ -314,7 +318,7 @@ TEST(DeepSpeedRefused, TwoLearningRates) {
 }
 
 TEST(DeepSpeedRefused, AllThatIsWrongAtOnce) {
-  EXPECT_THAT(refusal(R"({"amp": {"enabled": 1}, "optimizer": {"type": "Lamb"}, "trian": 1,
+  EXPECT_THAT(import_refusal(R"({"amp": {"enabled": 1}, "optimizer": {"type": "Lamb"}, "trian": 1,
                   "zero_optimization": {"sub_group_size": 0.5, "zenflow": {"topk_ratio": 0.1}},
                   "aio": {"queue_depth": 0}})"),
               AllOf(HasSubstr("6 keys are refused"), HasSubstr("1:10 amp.enabled: 1"),
@@ -326,7 +330,7 @@ TEST(DeepSpeedRefused, AllThatIsWrongAtOnce) {
 TEST(DeepSpeedRefused, NoBeginningOfAFileCrashes) {
   const std::string whole = kInfinity;
   for (std::size_t n = 0; n < whole.size(); ++n) {
-    EXPECT_THAT(refusal(whole.substr(0, n)), HasSubstr("no JSON")) << n;
+    EXPECT_THAT(import_refusal(whole.substr(0, n)), HasSubstr("no JSON")) << n;
   }
 }
 

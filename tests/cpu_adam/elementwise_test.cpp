@@ -8,10 +8,6 @@
 namespace sluice::cpu_adam {
 namespace {
 
-Optimizer optimizer(Isa isa, unsigned threads = 1) {
-  return Optimizer({.threads = threads, .isa = isa, .stores = Stores::kCached});
-}
-
 class NormIsa : public testing::TestWithParam<Isa> {};
 INSTANTIATE_TEST_SUITE_P(Available, NormIsa, testing::ValuesIn(available_isas()), isa_name);
 

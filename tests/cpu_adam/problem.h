@@ -21,6 +21,10 @@
 
 namespace sluice::cpu_adam {
 
+inline Optimizer optimizer(Isa isa, unsigned threads = 1, Stores stores = Stores::kCached) {
+  return Optimizer({.threads = threads, .isa = isa, .stores = stores});
+}
+
 /// An array that begins `offset` elements after a 4 KiB page does, with a guard on both sides.
 template <class T>
 class Placed {

@@ -27,10 +27,6 @@ Published published_of(const Problem& p, Copy copy) {
   return std::monostate{};
 }
 
-Optimizer optimizer(Isa isa, unsigned threads = 1, Stores stores = Stores::kCached) {
-  return Optimizer({.threads = threads, .isa = isa, .stores = stores});
-}
-
 void expect_oracle(const Problem& before, const Problem& after, const Hyper& hyper, DType type,
                    Copy copy) {
   const std::vector<float> gradient = wide_gradient(before, type);

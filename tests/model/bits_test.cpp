@@ -22,8 +22,6 @@ using shape::BlockKind;
 using tensor::OpScope;
 using tensor::Workspace;
 
-constexpr std::int64_t kBatch = 2, kSeq = 29;
-
 class Bits : public ::testing::TestWithParam<std::tuple<std::string, at::ScalarType>> {
  protected:
   static void SetUpTestSuite() { tensor::install_allocator(); }
@@ -33,6 +31,8 @@ class Bits : public ::testing::TestWithParam<std::tuple<std::string, at::ScalarT
 
 // Everything a block's ops read and write, made outside of any op.
 struct World {
+  static constexpr std::int64_t kBatch = 2, kSeq = 29;
+
   World(const shape::Decoder& decoder, at::ScalarType dtype, Bytes past_page = 0)
       : d(decoder),
         embed(d, BlockKind::kEmbed, dtype, past_page),
@@ -103,16 +103,17 @@ class Poison {
 struct Keeper {
   Keeper(const shape::Decoder& d, at::ScalarType dtype)
       : compute(dtype == at::kFloat ? DType::kF32 : DType::kBf16),
-        buffer(shape::kept_of(d, kBatch * kSeq, compute).bytes) {}
+        buffer(shape::kept_of(d, World::kBatch * World::kSeq, compute).bytes) {}
   KeptLayer views(const shape::Decoder& d) {
-    return kept_views(d, kBatch * kSeq, compute, buffer.memory().data());
+    return kept_views(d, World::kBatch * World::kSeq, compute, buffer.memory().data());
   }
   DType compute;
   Poison buffer;
 };
 
 TEST_P(Bits, ALayerThatKeepsItsForwardGivesThoseOfOneThatRunsItAgain) {
-  for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{25}, kBatch * kSeq}) {
+  for (const std::int64_t chunk :
+       {std::int64_t{1}, std::int64_t{25}, World::kBatch * World::kSeq}) {
     SCOPED_TRACE(chunk);
     World again(d, dtype), keeps(d, dtype);
     again.mlp_chunk = keeps.mlp_chunk = chunk;
@@ -133,11 +134,12 @@ TEST_P(Bits, AHeadThatKeepsItsLogitsGivesThoseOfOneThatMakesThemAgain) {
   World again(d, dtype), keeps(d, dtype);
   run(again);
   const DType compute = dtype == at::kFloat ? DType::kF32 : DType::kBf16;
-  Poison buffer(shape::kept_logits_of(d, kBatch * kSeq, kLossChunk, compute).bytes);
+  Poison buffer(shape::kept_logits_of(d, World::kBatch * World::kSeq, kLossChunk, compute).bytes);
   kOps[0](keeps);
   kOps[1](keeps);
   head_train(d, keeps.head, keeps.y, keeps.targets, number(0.25), kLossChunk,
-             kept_logits_views(d, kBatch * kSeq, kLossChunk, compute, buffer.memory().data()),
+             kept_logits_views(d, World::kBatch * World::kSeq, kLossChunk, compute,
+                               buffer.memory().data()),
              keeps.head, keeps.dy, keeps.loss);
   kOps[3](keeps);
   kOps[4](keeps);
@@ -146,7 +148,7 @@ TEST_P(Bits, AHeadThatKeepsItsLogitsGivesThoseOfOneThatMakesThemAgain) {
 
 TEST_P(Bits, AnMlpChunkOfMoreThanAllTokensIsAllTokens) {
   World all(d, dtype), more(d, dtype);
-  all.mlp_chunk = kBatch * kSeq;
+  all.mlp_chunk = World::kBatch * World::kSeq;
   more.mlp_chunk = std::int64_t{1} << 30;
   run(all);
   run(more);
@@ -197,7 +199,7 @@ TEST_P(Bits, AreTheSameInAWorkspaceOfTheMeasuredSize) {
 TEST_P(Bits, AnOpThatDoesNotFitFailsByNameAndMayBeRunAgain) {
   World plain(d, dtype), world(d, dtype);
   // Of documents the kernel's own memory would come from malloc (tensor::Stack).
-  plain.positions = world.positions = plain_positions(kBatch, kSeq);
+  plain.positions = world.positions = plain_positions(World::kBatch, World::kSeq);
   run(plain);
   for (std::size_t i = 0; i < std::size(kOps); ++i) {
     Workspace measuring = Workspace::measuring(1_GiB);

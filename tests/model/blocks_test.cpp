@@ -16,8 +16,6 @@ namespace {
 using shape::BlockKind;
 using ::testing::UnorderedElementsAreArray;
 
-constexpr std::int64_t kBatch = 3, kSeq = 37;
-
 // An op is held to the 2-norm of its error. fp32: some tens of roundings of 6e-8, growing with the
 // square root of the length of a sum (up to 211 terms here); 9e-7 is the most that is seen. bf16:
 // some ten roundings of up to 4e-3 on the way; 1.1e-2 is seen.
@@ -25,10 +23,9 @@ double bound(at::ScalarType dtype) {
   return dtype == at::kFloat ? 3e-6 : 2e-2;
 }
 
-using Case = std::tuple<std::string, at::ScalarType, bool>;
-
-class Blocks : public ::testing::TestWithParam<Case> {
+class Blocks : public ::testing::TestWithParam<std::tuple<std::string, at::ScalarType, bool>> {
  protected:
+  static constexpr std::int64_t kBatch = 3, kSeq = 37;
   const shape::Decoder d = decoder_named(std::get<0>(GetParam()));
   const at::ScalarType dtype = std::get<1>(GetParam());
   const at::Tensor positions =

@@ -21,9 +21,6 @@ using shape::BlockKind;
 using tensor::OpScope;
 using tensor::Workspace;
 
-constexpr std::int64_t kSeq = 512;
-constexpr std::int64_t kMlpChunk = 1 << 30;  // all tokens
-
 TEST(Documents, LieBetweenTheirEnds) {
   const std::vector<std::int32_t> ends{0, 2, 3, 5, 7, 10, 10, 10};
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> found;
@@ -57,14 +54,17 @@ TEST(Documents, GoTogetherAsFarAsTheirScratchIsNoMoreThanTheirTokens) {
   }
 }
 
-struct Case {
+struct Space {
   const char* name;
   std::int64_t batch, window, intermediate;
   at::ScalarType dtype;
 };
 
-class DocumentSpace : public ::testing::TestWithParam<Case> {
+class DocumentSpace : public ::testing::TestWithParam<Space> {
  protected:
+  static constexpr std::int64_t kSeq = 512;
+  static constexpr std::int64_t kMlpChunk = 1 << 30;  // all tokens
+
   DocumentSpace() {
     tensor::install_allocator();
     d_.window = GetParam().window;
@@ -123,12 +123,12 @@ TEST_P(DocumentSpace, OfTheLongestIsEnoughForAll) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, DocumentSpace,
-                         ::testing::Values(Case{"one_row", 1, 0, 8, at::kFloat},
-                                           Case{"one_row_bf16", 1, 0, 8, at::kBFloat16},
-                                           Case{"large_mlp_bf16", 1, 0, 4864, at::kBFloat16},
-                                           Case{"rows_bf16", 3, 0, 1200, at::kBFloat16},
-                                           Case{"window", 2, 20, 300, at::kFloat},
-                                           Case{"window_bf16", 2, 130, 1200, at::kBFloat16}),
+                         ::testing::Values(Space{"one_row", 1, 0, 8, at::kFloat},
+                                           Space{"one_row_bf16", 1, 0, 8, at::kBFloat16},
+                                           Space{"large_mlp_bf16", 1, 0, 4864, at::kBFloat16},
+                                           Space{"rows_bf16", 3, 0, 1200, at::kBFloat16},
+                                           Space{"window", 2, 20, 300, at::kFloat},
+                                           Space{"window_bf16", 2, 130, 1200, at::kBFloat16}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace {
 
 using shape::Activation;
 
-constexpr std::int64_t kWidths[] = {1, 3, 63, 64, 65, 100, 768, 1000};
+constexpr std::int64_t kRowWidths[] = {1, 3, 63, 64, 65, 100, 768, 1000};
 constexpr std::int64_t kRows = 70;  // three parts of a sum over rows
 const double kUnit = std::ldexp(1.0, -24);
 
@@ -74,7 +74,7 @@ std::vector<at::Tensor> norm_both_ways(const NormCase& c) {
 
 std::vector<NormCase> norm_cases() {
   std::vector<NormCase> cases;
-  for (const std::int64_t width : kWidths) {
+  for (const std::int64_t width : kRowWidths) {
     for (const bool has_bias : {false, true}) cases.emplace_back(width, has_bias);
   }
   return cases;
@@ -203,7 +203,7 @@ TEST(HostRows, ActivationsAreExactOverAllFloats) {
 
 TEST(HostRows, ActivationsIn16BitsAndWithAGateAreThoseInFp32) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    for (const std::int64_t width : kWidths) {
+    for (const std::int64_t width : kRowWidths) {
       const auto made = [&](std::uint64_t seed) { return random({5, width}, dtype, seed) * 3; };
       const auto wide = [](const at::Tensor& t) { return t.to(at::kFloat); };
       const at::Tensor gate = made(1), up = made(2), dy = made(3);
@@ -248,7 +248,7 @@ TEST(HostRows, HeadsTurnWithinThreeRoundings) {
 }
 
 TEST(HostRows, SumsAreExactToTheirRoundings) {
-  for (const std::int64_t width : kWidths) {
+  for (const std::int64_t width : kRowWidths) {
     for (const std::int64_t rows : {1, 33, 9001}) {
       const at::Tensor t = random({rows, width}, at::kFloat, 1).to(at::kBFloat16);
       const at::Tensor out = poisoned({width}, at::kFloat),
@@ -265,7 +265,7 @@ TEST(HostRows, SumsAreExactToTheirRoundings) {
 
 TEST(HostRows, ARowOfATableSumsItsPlacesInAscendingOrder) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    for (const std::int64_t width : kWidths) {
+    for (const std::int64_t width : kRowWidths) {
       const at::Tensor ids = random_tokens({203}, 40, 1), dx = random({203, width}, dtype, 2);
       const at::Tensor out = poisoned({50, width}, dtype), sum = at::zeros({50, width}, at::kFloat);
       look_up_backward(ids, dx, out);

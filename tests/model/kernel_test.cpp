@@ -13,12 +13,12 @@
 namespace sluice::model {
 namespace {
 
-constexpr std::int64_t kBatch = 2, kHeads = 6, kKvHeads = 2, kDim = 16;
+constexpr std::int64_t kSequences = 2, kHeads = 6, kKvHeads = 2, kDim = 16;
 
 Heads random_heads(std::int64_t seq, at::ScalarType dtype, std::int64_t kv_heads = kKvHeads) {
-  return {random({kBatch, kHeads, seq, kDim}, dtype, 1),
-          random({kBatch, kv_heads, seq, kDim}, dtype, 2),
-          random({kBatch, kv_heads, seq, kDim}, dtype, 3)};
+  return {random({kSequences, kHeads, seq, kDim}, dtype, 1),
+          random({kSequences, kv_heads, seq, kDim}, dtype, 2),
+          random({kSequences, kv_heads, seq, kDim}, dtype, 3)};
 }
 
 /// All scores at once, in fp64.
@@ -48,7 +48,7 @@ TEST_P(Windows, AgreeWithAllScoresAtOnce) {
   // fp32: as blocks_test.cpp has it. bf16: roundings of 4e-3 in the products of three tensors.
   const double bound = dtype == at::kFloat ? 3e-6 : 2e-2;
   const Heads heads = random_heads(seq, dtype, kv_heads);
-  const at::Tensor dout = random({kBatch, kHeads, seq, kDim}, dtype, 4);
+  const at::Tensor dout = random({kSequences, kHeads, seq, kDim}, dtype, 4);
   const Looked looked = look(heads, window);
   const Heads gradients = look_backward(heads, looked, dout, window);
 
@@ -84,7 +84,7 @@ TEST(Windows, OfAllTokensAreNone) {
 /// Softmax of one score is 1, whatever the score: so no relative error of gradients that are zero.
 TEST(Windows, OfOneTokenSeeItsValue) {
   const Heads heads = random_heads(1100, at::kFloat);
-  const at::Tensor dout = random({kBatch, kHeads, 1100, kDim}, at::kFloat, 4);
+  const at::Tensor dout = random({kSequences, kHeads, 1100, kDim}, at::kFloat, 4);
   const Looked looked = look(heads, 1);
   const Heads gradients = look_backward(heads, looked, dout, 1);
   EXPECT_LT(relative_error(looked.out, heads.v.repeat_interleave(kHeads / kKvHeads, 1)), 3e-6);

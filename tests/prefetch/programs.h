@@ -27,6 +27,7 @@ inline Op make_op(LaneId lane, std::vector<BufferId> reads, std::vector<BufferId
   return op;
 }
 
+inline constexpr LaneId kFirst = 0, kSecond = 1;
 inline const Lane kHost{"host", 1, Issue::kOldestReady};
 inline const Lane kStream{"stream", 1, Issue::kFifo};
 inline Pool pool_of(std::uint32_t slots, Bytes slot = 4_KiB) {

@@ -9,8 +9,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr LaneId kFirst = 0, kSecond = 1;
-
 TEST(Readers, AWriteWaitsForReadersOfEarlierPrograms) {
   auto residents = std::make_shared<Residents>();
   const BufferId weight = residents->buffer({});

@@ -11,8 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr LaneId kFirst = 0, kSecond = 1;
-
 TEST(Scoreboard, IssuedReleasesOpsOfOtherStreamsWhichThenWaitForIt) {
   Writing w;
   const BufferId x = w.control();

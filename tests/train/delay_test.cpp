@@ -31,8 +31,6 @@ using testing::HasSubstr;
 using testing::Not;
 using Pending = checkpoint::Position::Pending;
 
-constexpr std::int64_t kSteps = 8;
-
 /// Raises the signal when the fourth step is decided.
 class Raiser : public executor::Handler {
  public:
@@ -50,6 +48,8 @@ class Raiser : public executor::Handler {
 
 class Delayed : public testing::Test {
  protected:
+  static constexpr std::int64_t kSteps = 8;
+
   Delayed() : job_(tiny_job(folder_, tiny_llama())) {
     job_.train.steps = kSteps;
     job_.optimizer.update = schedule::Update::kDelayed;

@@ -34,7 +34,6 @@ namespace {
 using executor::OpContext;
 using schedule::OpId;
 
-constexpr std::int64_t kSteps = 5;
 constexpr std::int64_t kMicroBatches = 3;
 constexpr std::int64_t kSequences = 2;  // per micro-batch
 constexpr std::int64_t kTokens = kSequences * 13;
@@ -155,7 +154,7 @@ TEST_F(Numbers, StepsDrawTheNextSamplesAndEvaluationsTheFirstOfTheValidationData
   const data::Sampler sampler(train.samples(), 99, data::Order::kShuffled);
   std::size_t batches = 0;
   std::uint64_t position = 0;
-  for (std::int64_t step = 0; step < kSteps; ++step) {
+  for (std::int64_t step = 0; step < kTinySteps; ++step) {
     for (std::int32_t mb = 0; mb < kMicroBatches; ++mb, ++batches) {
       const std::int64_t first = sampler.at(position++);
       const std::int64_t second = sampler.at(position++);
@@ -183,9 +182,9 @@ TEST_F(Numbers, OfDocumentsALossIsTheMeanOverTheTargetsOfItsProgram) {
   job_.data.train = {folder_ / "train.bin"};
   job_.data.valid = {folder_ / "valid.bin"};
   const Observed run = observe(job_);
-  ASSERT_EQ(run.records.size(), static_cast<std::size_t>(kSteps));
+  ASSERT_EQ(run.records.size(), static_cast<std::size_t>(kTinySteps));
   std::set<std::int64_t> different;
-  for (std::int64_t step = 0; step < kSteps; ++step) {
+  for (std::int64_t step = 0; step < kTinySteps; ++step) {
     const data::StepRecord& record = run.records[static_cast<std::size_t>(step)];
     const std::int64_t targets = targets_of(Tag::Kind::kStep, step, kMicroBatches);
     different.insert(targets);
@@ -202,8 +201,8 @@ TEST_F(Numbers, OfDocumentsALossIsTheMeanOverTheTargetsOfItsProgram) {
 
 TEST_F(Numbers, ALossIsTheMeanOverTheTokensOfItsProgram) {
   const Observed run = observe(job_);
-  ASSERT_EQ(run.records.size(), static_cast<std::size_t>(kSteps));
-  for (std::int64_t step = 0; step < kSteps; ++step) {
+  ASSERT_EQ(run.records.size(), static_cast<std::size_t>(kTinySteps));
+  for (std::int64_t step = 0; step < kTinySteps; ++step) {
     const data::StepRecord& record = run.records[static_cast<std::size_t>(step)];
     EXPECT_EQ(record.loss,
               loss_of(Tag::Kind::kStep, step, kMicroBatches) / (kMicroBatches * kTokens));
@@ -217,7 +216,7 @@ TEST_F(Numbers, ALossIsTheMeanOverTheTokensOfItsProgram) {
 TEST_F(Numbers, TheNormIsOfAllGradientsAndDecidesTheClipFactor) {
   const Observed run = observe(job_);
   int clipped = 0;
-  for (std::int64_t step = 0; step < kSteps; ++step) {
+  for (std::int64_t step = 0; step < kTinySteps; ++step) {
     const data::StepRecord& record = run.records[static_cast<std::size_t>(step)];
     double squares = 0;
     std::size_t n = 0;
@@ -243,7 +242,7 @@ TEST_F(Numbers, TheNormIsOfAllGradientsAndDecidesTheClipFactor) {
 TEST_F(Numbers, AStepWhoseLossIsNotFiniteIsSkipped) {
   seen_.spoiled_step = 2;
   const Observed run = observe(job_);
-  for (std::int64_t step = 0; step < kSteps; ++step) {
+  for (std::int64_t step = 0; step < kTinySteps; ++step) {
     const data::StepRecord& record = run.records[static_cast<std::size_t>(step)];
     EXPECT_TRUE(std::isfinite(record.gnorm));
     EXPECT_EQ(record.skipped, step == 2);
@@ -253,7 +252,7 @@ TEST_F(Numbers, AStepWhoseLossIsNotFiniteIsSkipped) {
 TEST_F(Numbers, AnUpdateIsTheOptimizersOnTensorsOfWhichMatricesAloneDecay) {
   const Observed run = observe(job_);
   const schedule::Setup& setup = run.plan.setup;
-  ASSERT_EQ(seen_.updates.size(), static_cast<std::size_t>(kSteps) * setup.chunk_count());
+  ASSERT_EQ(seen_.updates.size(), static_cast<std::size_t>(kTinySteps) * setup.chunk_count());
   const cpu_adam::Optimizer optimizer({.threads = 1, .isa = cpu_adam::Isa::kScalar});
   for (const auto& [id, update] : seen_.updates) {
     const auto& [step, s, c] = id;
@@ -298,7 +297,7 @@ TEST_F(Numbers, TheFinalWeightsAreTheMastersOfTheLastUpdate) {
     Floats master;
     for (std::size_t c = 0; c < setup.chunks[s].size(); ++c) {
       const Floats& state =
-          seen_.updates.at({kSteps - 1, static_cast<int>(s), static_cast<int>(c)}).after;
+          seen_.updates.at({kTinySteps - 1, static_cast<int>(s), static_cast<int>(c)}).after;
       master.insert(master.end(), state.begin(),
                     state.begin() + static_cast<std::ptrdiff_t>(setup.chunks[s][c].elems));
     }

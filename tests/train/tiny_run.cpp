@@ -180,7 +180,7 @@ Job tiny_job(const TempFolder& folder, const shape::Decoder& decoder) {
   if (!fs::exists(folder / "tokens.bin")) {
     write_tokens(folder / "tokens.bin", 2000, static_cast<std::uint16_t>(decoder.vocab));
   }
-  job.train.steps = 5;
+  job.train.steps = kTinySteps;
   job.train.train_micro_batch_size_per_gpu = 2;
   job.train.gradient_accumulation_steps = 1;
   job.train.train_batch_size = 2;

@@ -22,8 +22,10 @@ void write_tokens(const std::string& path, std::size_t count, std::uint16_t voca
 shape::Decoder tiny_gpt();    ///< layer norm, learned positions, biases, tied embeddings
 shape::Decoder tiny_llama();  ///< RMS norm, rotary, grouped-query attention, gated MLP, untied
 
-/// Five steps of two sequences of 13 tokens; fp32, everything on the host, copies forced, 48 KiB of
-/// state per chunk. `folder` holds the tokens and the run.
+inline constexpr std::int64_t kTinySteps = 5;
+
+/// So many steps of two sequences of 13 tokens; fp32, everything on the host, copies forced, 48 KiB
+/// of state per chunk. `folder` holds the tokens and the run.
 Job tiny_job(const TempFolder& folder, const shape::Decoder& decoder);
 
 /// The only place where these tests make one.

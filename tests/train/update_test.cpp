@@ -22,8 +22,6 @@ namespace {
 
 using schedule::Update;
 
-constexpr std::int64_t kSteps = 5;
-
 class BySegment : public testing::TestWithParam<Update> {
  protected:
   BySegment() : job_(tiny_job(folder_, tiny_llama())) {
@@ -59,12 +57,12 @@ INSTANTIATE_TEST_SUITE_P(Updates, BySegment, testing::Values(Update::kEnd, Updat
 TEST_P(BySegment, EachIsClippedByItsOwnNorm) {
   const Observed run = observe(job_);
   EXPECT_EQ(run.plan.setup.update, GetParam());
-  ASSERT_EQ(run.records.size(), static_cast<std::size_t>(kSteps));
+  ASSERT_EQ(run.records.size(), static_cast<std::size_t>(kTinySteps));
   // As in numbers_test: sums of n squares are off by less than n 2^-53 of themselves, their roots
   // by half of that; a factor is rounded to float once.
   const double close = static_cast<double>(run.plan.setup.model->parameters()) * 0x1p-53;
   int clipped = 0, whole = 0;
-  for (std::int64_t step = 0; step < kSteps; ++step) {
+  for (std::int64_t step = 0; step < kTinySteps; ++step) {
     const data::StepRecord& record = run.records[static_cast<std::size_t>(step)];
     double all = 0, largest = 0, smallest_clip = 1;
     std::map<std::int32_t, double> clips;
@@ -105,7 +103,7 @@ TEST(BySegmentAtTheEnd, AStepIsSkippedAsAWhole) {
   };
   const Observed run = observe(job, {.spoiled_steps = {2}});
   EXPECT_EQ(run.plan.setup.update, Update::kEnd);
-  for (std::int64_t step = 0; step < kSteps; ++step) {
+  for (std::int64_t step = 0; step < kTinySteps; ++step) {
     EXPECT_EQ(run.records[static_cast<std::size_t>(step)].skipped, step == 2);
     for (const auto& [id, update] : seen.updates) {
       if (std::get<0>(id) != step) continue;

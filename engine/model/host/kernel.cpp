@@ -111,7 +111,7 @@ void gather(const at::Tensor& to, const at::Tensor& of_heads) {
 }
 
 /// One at a time: bf16 is copied to fp32 to be added to it, and a small copy stays in the caches.
-void add(const at::Tensor& to, const at::Tensor& blocks) {
+void add_blocks(const at::Tensor& to, const at::Tensor& blocks) {
   for (std::int64_t i = 0; i < blocks.size(0); ++i) to[i].add_(blocks[i]);
 }
 
@@ -165,7 +165,7 @@ Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& 
       const Heads part =
           look_at_backward({q[i], spread(k[i], n_heads), spread(v[i], n_heads)},
                            {out[i], sum[i].squeeze(-1)}, dout_seeing[i], corner(mask, seeing, own));
-      add(dq[i], part.q);
+      add_blocks(dq[i], part.q);
       gather(dk[i], part.k);
       gather(dv[i], part.v);
     }
