@@ -19,6 +19,10 @@ set(cxx_flags -Wall -Wextra -Wsign-conversion -Werror -ffp-contract=off -fno-fas
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND cxx_flags -Wno-restrict)
 endif()
+# It takes a file that is compiled with others for a header.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_UNITY_BUILD)
+  list(APPEND cxx_flags -Wno-subobject-linkage)
+endif()
 set(cuda_flags --fmad=false --compress-mode=size -Werror=all-warnings
   -Xcompiler=-Wall,-Wextra,-Werror,-ffp-contract=off,-fno-fast-math)
 target_compile_options(sluice_flags INTERFACE

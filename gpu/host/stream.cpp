@@ -18,14 +18,18 @@ double seconds_between(const Event& begin, const Event& end) {
   return to_seconds(end.ticket().ended() - begin.ticket().ended());
 }
 
-struct Stream::State {
-  /// One thing to do: first wait, then work; either may be empty.
-  struct Item {
-    Ticket after;
-    std::function<void()> work;
-    TicketSource done;
-  };
+namespace {
 
+/// One thing to do: first wait, then work; either may be empty.
+struct Item {
+  Ticket after;
+  std::function<void()> work;
+  TicketSource done;
+};
+
+}  // namespace
+
+struct Stream::State {
   explicit State(std::string_view lane_in)
       : lane(lane_in), worker(lane, [this](Item item) { serve(std::move(item)); }) {}
 
