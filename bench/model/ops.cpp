@@ -17,10 +17,10 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "bench/median.h"
+#include "engine/base/cores.h"
 #include "engine/model/blocks.h"
 #include "engine/model/norm.h"
 #include "engine/model/rotary.h"
@@ -232,7 +232,7 @@ int main(int argc, char** argv) {
   };
   const std::string family = argument(1, "gpt2"), dtype = argument(3, "bf16");
   const std::int64_t tokens = std::atoll(argument(2, "512").c_str());
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  const auto cores = static_cast<int>(sluice::core_count());
   const int threads = argc > 4 ? std::atoi(argv[4]) : cores;
   const int rounds = std::atoi(argument(5, "15").c_str());
   const bool known =

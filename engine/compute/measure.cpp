@@ -242,6 +242,12 @@ train::Measured ModelOps::measure(gpu::Stream& stream) {
   train::Measured measured;
   Caches caches(setup_.model->parameters() * zero::kStateBytesPerElem);
   bool layer_done = false;  // all layers have one shape
+  double total = 0;         // of all blocks, once each
+  struct Timed {
+    OpId id;
+    double seconds, spread;  // of all blocks of this kind
+  };
+  std::vector<Timed> timings;
   for (const shape::Block& block : setup_.model->blocks) {
     if (block.kind == shape::BlockKind::kLayer && std::exchange(layer_done, true)) continue;
     for (const OpId id : ops_of(setup_, block.kind)) {
@@ -256,11 +262,16 @@ train::Measured ModelOps::measure(gpu::Stream& stream) {
         if (timed) continue;
         measured.seconds[id] = cost.time.seconds;
         measured.bytes[id] = bytes_of(op);
-        if (cost.time.spread > train::kMostSpread) {
-          measured.unsteady.push_back({schedule::kind_of(id).name, cost.time.spread});
-        }
+        const auto blocks =
+            std::ranges::count(setup_.model->blocks, block.kind, &shape::Block::kind);
+        timings.push_back({id, static_cast<double>(blocks) * cost.time.seconds, cost.time.spread});
+        total += timings.back().seconds;
       }
     }
+  }
+  for (const Timed& of : timings) {
+    if (!train::matters(of.spread, of.seconds, total)) continue;
+    measured.unsteady.push_back({schedule::kind_of(of.id).name, of.spread});
   }
   return measured;
 }

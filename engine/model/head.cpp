@@ -139,8 +139,8 @@ void head_train(const shape::Decoder& d, const ParamSource& params, const at::Te
       dn = logits.empty() ? train.in_parts(out_loss) : train.in_kept_parts(logits, out_loss);
     }
   }
-  const at::Tensor dx = backward(final_norm(d), params, grads, x, normed, dn);
-  out_dx_BSH.view({-1, d.hidden}).copy_(dx);
+  backward_plus(final_norm(d), params, grads, x, normed, dn, /*plus_NH=*/{},
+                out_dx_BSH.view({-1, d.hidden}));
 }
 
 void head_loss(const shape::Decoder& d, const ParamSource& params, const at::Tensor& x_BSH,

@@ -65,11 +65,8 @@ struct Setup {
     return homes.offload_param == ParamHome::kNvme ||
            (homes.offload_param == ParamHome::kCpu && sharing == Sharing::kSeparate);
   }
-  /// Block inputs leave the device between forward and backward.
-  bool saves_activations() const {
-    return homes.offload_activation == ActivationHome::kNvme || saves_activations_on_host();
-  }
-  /// Through host memory, to stay there or on the way to nvme.
+  /// Block inputs leave the device between forward and backward, through host memory, to stay there
+  /// or on the way to nvme.
   bool saves_activations_on_host() const {
     return homes.offload_activation != ActivationHome::kNone && sharing == Sharing::kSeparate;
   }

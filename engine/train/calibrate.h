@@ -1,13 +1,13 @@
 /// A short look at the machine before the plan: copies, Adam, sums, memory, drives. What it finds
 /// chooses sizes, never bits.
 ///
-/// All of it works on more memory than caches hold, if the run does. Each time is the median of
-/// several, and what does not agree is tried again (timing.h).
+/// All of it works on more memory than caches hold, if the run does, as far as 512 MiB are more.
+/// Each time is the median of several, and what does not agree is tried again (timing.h).
 ///
 /// Thread  one, before the run, which starts another to see an update beside a layer. A second or
 ///         two where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy
 ///         machine, and twice what a layer takes if that is less than two seconds; one to six more
-///         for each drive. Up to 512 MiB for that long, and what one layer's op needs
+///         for each drive. Up to 640 MiB for that long, and what one layer's op needs
 #pragma once
 
 #include <cstddef>

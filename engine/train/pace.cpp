@@ -78,9 +78,11 @@ constexpr const char* kSlowDrives =
 const char* why_busy(LaneKind lane) {
   switch (lane) {
     case LaneKind::kCompute:
-      return "ops take longer than at the start: something else uses the processor, or it is hot";
+      return "ops take longer than at the start: something else uses the processor, a quota of its "
+             "cgroup is used up, or it is hot";
     case LaneKind::kCpu:
-      return "Adam and sums take longer than at the start: something else uses the processor";
+      return "Adam and sums take longer than at the start: something else uses the processor, or a "
+             "quota of its cgroup is used up";
     case LaneKind::kHostToDevice:
     case LaneKind::kDeviceToHost:
       return "copies take longer than at the start: something else uses the memory or the link";
@@ -137,10 +139,10 @@ std::vector<std::string> Pace::add(const StepRecord& step) {
 
 std::optional<std::string> Pace::late() {
   const auto& forecast = steps_.back().forecast;
-  if (late_said_ || !forecast) return std::nullopt;
+  if (!forecast) return std::nullopt;
   const double took = median(steps_, [](const StepRecord& s) { return s.seconds; });
-  if (took <= kLate * forecast->seconds) return std::nullopt;
-  late_said_ = true;
+  if (took <= std::max(kLate * forecast->seconds, kLater * late_told_s_)) return std::nullopt;
+  late_told_s_ = took;
   std::size_t worst = 0;
   double worst_by = 0;
   for (std::size_t lane = 0; lane < forecast->lanes.size(); ++lane) {

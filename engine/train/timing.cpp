@@ -12,6 +12,8 @@
 namespace sluice::train {
 namespace {
 
+constexpr double kMostShift = 0.02;
+
 /// Of one time, when the work has been done until that is `enough`: asked with the seconds, and the
 /// times, so far.
 template <class Enough>
@@ -53,7 +55,10 @@ Timing settled(const std::function<double()>& once) {
   constexpr std::size_t kFewest = 3;
   double spent = once();
   if (spent > kLongestWork) return {spent, 0};
-  if (spent > kLongWork) return {std::min(spent, once()), 0};
+  if (spent > kLongWork) {
+    const auto [least, most] = std::minmax({once(), once()});
+    return {least, (most - least) / least};
+  }
   Timing best;
   for (int round = 0; round < kRounds; ++round) {
     std::vector<double> seconds;
@@ -87,6 +92,10 @@ Beside beside(const std::function<void()>& first, const std::function<void()>& s
   return {of_first.seconds, timing_of(std::move(seconds)).seconds, of_first.spread};
 }
 
+bool matters(double spread, double seconds, double total) {
+  return spread > kMostSpread && spread * seconds > kMostShift * total;
+}
+
 std::string describe(const std::vector<Unsteady>& unsteady) {
   if (unsteady.empty()) return {};
   std::string text;
@@ -94,7 +103,8 @@ std::string describe(const std::vector<Unsteady>& unsteady) {
     text += fmt::format("{}{} {}by {:.0f}%", text.empty() ? "calibration: " : ", ", what,
                         text.empty() ? "varied " : "", 100 * spread);
   }
-  return text + ": the machine is busy, the forecast may be off";
+  return text +
+         ": the machine is busy, or a quota of its cgroup is used up; the forecast may be off";
 }
 
 }  // namespace sluice::train

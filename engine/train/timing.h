@@ -20,8 +20,8 @@ Timing timing_of(std::vector<double> seconds);
 inline constexpr int kRepeats = 5;
 inline constexpr int kRounds = 3;
 inline constexpr double kMostSpread = 0.2;
-inline constexpr double kLongWork = 0.25;    ///< its second time counts
-inline constexpr double kLongestWork = 2;    ///< its first does
+inline constexpr double kLongWork = 0.25;  ///< the shorter of its next two times counts
+inline constexpr double kLongestWork = 2;  ///< its first does, and nobody knows how steady that is
 inline constexpr double kMostSeconds = 0.5;  ///< of one work, then three times have to do
 
 /// `once` does the work and gives its seconds. The first time pays for what only a first time pays,
@@ -47,9 +47,13 @@ struct Unsteady {
   std::string what;
   double spread = 0;
 };
+/// Whether such a spread of the times of work that is `seconds` of `total` matters: it moves that
+/// by a fiftieth.
+bool matters(double spread, double seconds, double total);
 
 /// For people; empty where nothing was unsteady:
-/// "calibration: copies varied by 40%, adam by 25%: the machine is busy, the forecast may be off"
+/// "calibration: copies varied by 40%, adam by 25%: the machine is busy, or a quota of its cgroup
+/// is used up; the forecast may be off"
 std::string describe(const std::vector<Unsteady>& unsteady);
 
 }  // namespace sluice::train

@@ -186,11 +186,13 @@ TEST(Timing, ThatNeverAgreesIsTheBestOfThreeRounds) {
   EXPECT_EQ(busy.times(), seconds.size());
 }
 
-TEST(Timing, OfLongWorkIsItsFirstOrItsSecondOrOfThree) {
+TEST(Timing, OfLongWorkIsItsFirstOrOfTheNextTwoOrOfThree) {
   Script longest({2.5});
   EXPECT_DOUBLE_EQ(longest.settled().seconds, 2.5);
-  Script very({0.5, 0.3});
-  EXPECT_DOUBLE_EQ(very.settled().seconds, 0.3);
+  Script very({0.8, 0.5, 0.3});
+  const Timing timing = very.settled();
+  EXPECT_DOUBLE_EQ(timing.seconds, 0.3);
+  EXPECT_DOUBLE_EQ(timing.spread, (0.5 - 0.3) / 0.3);
   Script rather({0.2, 0.1, 0.4, 0.2});
   EXPECT_DOUBLE_EQ(rather.settled().seconds, 0.2);
   EXPECT_EQ(rather.times(), 4U);
@@ -199,8 +201,14 @@ TEST(Timing, OfLongWorkIsItsFirstOrItsSecondOrOfThree) {
 TEST(Timing, OfAMachineThatIsBusyIsSaidOnce) {
   EXPECT_EQ(describe({}), "");
   EXPECT_EQ(describe({{"copies", 0.4}, {"adam of the host", 0.25}}),
-            "calibration: copies varied by 40%, adam of the host by 25%: the machine is busy, the "
-            "forecast may be off");
+            "calibration: copies varied by 40%, adam of the host by 25%: the machine is busy, or "
+            "a quota of its cgroup is used up; the forecast may be off");
+}
+
+TEST(Timing, ASpreadMattersByWhatItMovesOfAll) {
+  EXPECT_TRUE(matters(0.5, 1, 10));
+  EXPECT_FALSE(matters(0.5, 0.1, 10)) << "of work that is next to nothing";
+  EXPECT_FALSE(matters(kMostSpread, 10, 10)) << "that every machine has";
 }
 
 TEST(Beside, HasBothDoneAtOnce) {

@@ -100,7 +100,7 @@ TEST(Pace, AStepThatIsLateSaysWhichLaneItWasOnce) {
       feed(pace, 100, longer(LaneKind::kCompute, 0.31)),
       ElementsAre("the step takes 1.31 s, 31% more than the forecast 1.00 s: compute was busy for "
                   "1.21 s, forecast 0.900 s: ops take longer than at the start: something else "
-                  "uses the processor, or it is hot"));
+                  "uses the processor, a quota of its cgroup is used up, or it is hot"));
 }
 
 TEST(Pace, TheLaneIsTheOneThatLostMost) {
@@ -167,6 +167,14 @@ TEST(Pace, ARunThatBecomesSlowSaysSoWhenMostOfTheLastStepsAre) {
   EXPECT_THAT(feed(pace, 1, longer(LaneKind::kCompute, 0.5)),
               ElementsAre(HasSubstr("the step takes 1.50 s")));
   EXPECT_THAT(feed(pace, 100, longer(LaneKind::kCompute, 0.5)), IsEmpty());
+}
+
+TEST(Pace, AStepThatBecomesTwiceAsLateIsToldAgain) {
+  Pace pace;
+  feed(pace, 100, longer(LaneKind::kCompute, 0.5));
+  EXPECT_THAT(feed(pace, 100, longer(LaneKind::kCompute, 1.9)), IsEmpty());
+  EXPECT_THAT(feed(pace, 100, longer(LaneKind::kNvmeRead, 2.1)),
+              testing::Contains(HasSubstr("the step takes 3.10 s, 210% more")));
 }
 
 TEST(Pace, WhereNothingWasForecastNoStepIsLate) {
