@@ -9,19 +9,6 @@ namespace {
 
 using enum Conversion;
 
-DeepSpeedKey dropped(std::string from, std::string why) {
-  return {std::move(from), kDropped, "", {}, std::move(why)};
-}
-
-DeepSpeedKey refused(std::string from, std::string why) {
-  return {std::move(from), kWords, "", {}, std::move(why)};
-}
-
-/// All other values are refused.
-DeepSpeedKey only(std::string from, std::string value, std::string why) {
-  return {std::move(from), kWords, "", {{std::move(value), ""}}, std::move(why)};
-}
-
 DeepSpeedKey of_fp16(DeepSpeedKey key) {
   key.only_with = "fp16.enabled";
   return key;
@@ -273,6 +260,18 @@ void append(std::vector<DeepSpeedKey>& all, std::vector<DeepSpeedKey> more) {
 }
 
 }  // namespace
+
+DeepSpeedKey dropped(std::string from, std::string why) {
+  return {std::move(from), kDropped, "", {}, std::move(why)};
+}
+
+DeepSpeedKey refused(std::string from, std::string why) {
+  return {std::move(from), kWords, "", {}, std::move(why)};
+}
+
+DeepSpeedKey only(std::string from, std::string value, std::string why) {
+  return {std::move(from), kWords, "", {{std::move(value), ""}}, std::move(why)};
+}
 
 const std::vector<DeepSpeedKey>& deepspeed_keys() {
   static const std::vector<DeepSpeedKey> kAll = [] {

@@ -55,7 +55,11 @@ bool is_deepspeed_section(std::string_view path);
 /// docs/deepspeed.md.
 std::string deepspeed_markdown();
 
-/// Parts of the table. Private to this room.
+/// Parts of the table, and what rows of it are made by. Private to this room.
 std::vector<DeepSpeedKey> deepspeed_zero_keys();
+DeepSpeedKey dropped(std::string from, std::string why);
+DeepSpeedKey refused(std::string from, std::string why);
+/// All other values are refused.
+DeepSpeedKey only(std::string from, std::string value, std::string why);
 
 }  // namespace sluice::config
