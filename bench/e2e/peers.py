@@ -23,7 +23,8 @@ WARM_UP = 3  # steps that do not count, of both: torch_baseline.py has the same 
 MISSING = 3  # exit code: this machine lacks something
 MIB, GIB = 1 << 20, 1 << 30
 
-# glibc gives large blocks back to the system and faults them in again, unless it is told not to.
+# glibc gives large blocks back to the system and faults them in again, unless it is told not to:
+# faster, but with more memory.
 KEEPS_PAGES = {"MALLOC_TOP_PAD_": str(64 * MIB), "MALLOC_MMAP_MAX_": "0",
                "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
@@ -136,16 +137,17 @@ def sluice(case, steps, folder, scratch):
                rows[0]["loss"], rows[-1]["loss"])
 
 
-def python(program, more, case, steps, folder, scratch):
+def python(program, more, case, steps, folder, scratch, allocator=None):
     """A training program of the peers' environment: its words before and after the model's file. Its
-    last line is JSON."""
+    last line is JSON. `allocator`: settings of glibc's, KEEPS_PAGES without."""
     config, log = os.path.join(scratch, "config.json"), os.path.join(scratch, "peer.log")
     with open(config, "w", encoding="utf-8") as out:
         json.dump(MODELS[case.model], out)
     words = [PYTHON, *program, config, *more, "--data", os.path.join(folder, "tokens.bin"),
              "--steps", str(steps), "--seq-len", str(case.seq_len),
              "--micro-batch", str(case.micro_batch), "--micro-batches", str(case.micro_batches)]
-    environment = {"OMP_NUM_THREADS": str(threads()), **KEEPS_PAGES}
+    settings = KEEPS_PAGES if allocator is None else allocator
+    environment = {"OMP_NUM_THREADS": str(threads()), **settings}
     code, resident = run_to_end(words, log, environment)
     if code != 0:
         raise PeerEnded(f"{case.name}: {os.path.basename(program[0])} ended with {code}:\n"
@@ -164,8 +166,9 @@ def learns(case, name, run):
 
 
 def in_turn(case, pairs, steps, folder, peer):
-    """Runs of both, who is first changing from pair to pair. `peer`: its name, and what runs it with
-    the arguments of `sluice`."""
+    """Runs of both, who is first changing from pair to pair, and the least that the other has resident,
+    also where its allocator is as it comes. `peer`: its name, and what runs it with the arguments of
+    `sluice`, and then with an allocator's settings."""
     name, other = peer
     runs = {"sluice": [], name: []}
     turns = [("sluice", sluice), (name, other)]
@@ -177,7 +180,10 @@ def in_turn(case, pairs, steps, folder, peer):
             learns(case, who, runs[who][-1])
         print(f"# {case.name} pair {pair + 1}: " + ", ".join(
             f"{who} {of[-1].seconds:.3f} s" for who, of in runs.items()), file=sys.stderr)
-    return runs["sluice"], runs[name]
+    with tempfile.TemporaryDirectory(prefix="run-", dir=folder) as scratch:
+        lean = other(case, 1, folder, scratch, {})
+    least = min(lean.resident, statistics.median(run.resident for run in runs[name]))
+    return runs["sluice"], runs[name], least
 
 
 LINE = "{:<20} {:>10} {:>6} {:>8} {:>8} {:>5} {:>12} {:>10} {:>9} {:>13} {:>12}"
@@ -185,7 +191,7 @@ HEAD = ("case", "parameters", "tokens", "s sluice", "s other", "rate", "min .. m
         "GiB sluice", "GiB other", "losses sluice", "losses other")
 
 
-def row(case, ours, theirs):
+def row(case, ours, theirs, their_resident):
     ratios = [b.seconds / a.seconds for a, b in zip(ours, theirs)]
 
     def of(runs, key):
@@ -194,7 +200,7 @@ def row(case, ours, theirs):
     return (case.name, f"{theirs[0].parameters / 1e6:.1f}M", case.tokens,
             f"{of(ours, 'seconds'):.3f}", f"{of(theirs, 'seconds'):.3f}",
             f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f} .. {max(ratios):.2f}",
-            *(f"{of(runs, 'resident') / GIB:.2f}" for runs in (ours, theirs)),
+            *(f"{resident / GIB:.2f}" for resident in (of(ours, "resident"), their_resident)),
             *(f"{runs[0].first_loss:.2f} {runs[0].loss:.2f}" for runs in (ours, theirs)))
 
 
@@ -229,5 +235,5 @@ def compare(options, peer):
     os.makedirs(runs, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="peers-", dir=runs) as folder:
         for case in options.cases:
-            ours, theirs = in_turn(case, options.pairs, options.steps, folder, peer(case))
-            print(LINE.format(*row(case, ours, theirs)), flush=True)
+            runs_of_both = in_turn(case, options.pairs, options.steps, folder, peer(case))
+            print(LINE.format(*row(case, *runs_of_both)), flush=True)
