@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "cpu_adam/isa.h"
 #include "engine/base/error.h"
+#include "tests/train/extent.h"
 #include "tests/train/pairwise.h"
 
 namespace sluice::train {
@@ -93,9 +92,9 @@ CrownRow row_of(const Row& row, const std::vector<Homes>& homes,
           .engine = kEngines[row[kEngine]]};
 }
 
-constexpr std::size_t kOfEachWiring = 3;
-/// A row with a value that no kept row has, and so many of each wiring.
-std::vector<Row> reduced(const std::vector<Row>& rows, const std::vector<Homes>& homes) {
+/// Rows with a value that no other kept row has, and so many of each wiring.
+std::vector<Row> reduced(const std::vector<Row>& rows, const std::vector<Homes>& homes,
+                         std::size_t of_each_wiring) {
   std::vector<Row> kept;
   std::set<std::pair<std::size_t, std::size_t>> seen;
   std::map<std::array<std::size_t, 4>, std::size_t> of_wiring;
@@ -113,7 +112,7 @@ std::vector<Row> reduced(const std::vector<Row>& rows, const std::vector<Homes>&
     show(kAxes + 2, static_cast<std::size_t>(h.state));
     show(kAxes + 3, static_cast<std::size_t>(h.activation));
     std::size_t& others = of_wiring[{row[kTied], row[kCompute], row[kAccumulates], row[kOrder]}];
-    if (fresh == 0 && others >= kOfEachWiring) continue;
+    if (fresh == 0 && others >= of_each_wiring) continue;
     ++others;
     kept.push_back(row);
   }
@@ -232,8 +231,8 @@ std::vector<CrownRow> crown_rows() {
     return true;
   };
   std::vector<Row> rows = pairwise_cover(values, fits);
-  const char* wanted = std::getenv("SLUICE_CROWN");
-  if (wanted != nullptr && std::string_view(wanted) == "reduced") rows = reduced(rows, homes);
+  if (extent() == Extent::kReduced) rows = reduced(rows, homes, 3);
+  if (extent() == Extent::kLeast) rows = reduced(rows, homes, 1);
   std::set<nvme::Engine> missing;
   for (const nvme::Engine engine : kEngines) {
     if (!has(engine)) missing.insert(engine);

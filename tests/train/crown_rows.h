@@ -75,7 +75,7 @@ struct CrownRow {
   bool unified() const { return sharing == schedule::Sharing::kUnified; }
 };
 
-/// All of them, or with SLUICE_CROWN=reduced about a quarter: every value of every axis, few pairs.
+/// All of them; a quarter where reduced (extent.h), or fewer: every value of every axis, few pairs.
 /// Says so where this machine has no io_uring, whose rows then use threads.
 std::vector<CrownRow> crown_rows();
 

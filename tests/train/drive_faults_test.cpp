@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 
+#include "tests/train/extent.h"
 #include "tests/train/faults.h"
 
 namespace sluice::train {
@@ -26,9 +27,10 @@ class DriveFaults : public testing::TestWithParam<Execution> {
   Job job() const { return nvme_job(folder_, GetParam()); }
 
   /// Serial, every request in its turn. Overlapped, the n-th is another one from run to run, so
-  /// some of them say as much; where the crown is reduced, all is slow.
+  /// some of them say as much.
   static std::uint64_t stride() {
-    if (crown_is_reduced()) return 7;
+    if (extent() == Extent::kLeast) return 19;
+    if (extent() == Extent::kReduced) return 7;
     return GetParam() == Execution::kSerial ? 1 : 3;
   }
 

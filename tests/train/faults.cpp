@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <string_view>
 #include <vector>
 
 namespace sluice::train {
@@ -17,11 +15,6 @@ std::vector<std::string> entries_of(const std::string& folder) {
 }
 
 }  // namespace
-
-bool crown_is_reduced() {
-  const char* wanted = std::getenv("SLUICE_CROWN");
-  return wanted != nullptr && std::string_view(wanted) == "reduced";
-}
 
 Ending ending_of(const std::function<void()>& work) {
   try {

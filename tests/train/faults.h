@@ -15,9 +15,6 @@ namespace sluice::train {
 
 namespace fs = std::filesystem;
 
-/// SLUICE_CROWN=reduced: all is slow here, so some of many like cases are enough.
-bool crown_is_reduced();
-
 /// How a run ended: no code when it went well.
 struct Ending {
   std::optional<Errc> code;

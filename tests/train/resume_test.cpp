@@ -18,6 +18,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/train/crown_rows.h"
+#include "tests/train/extent.h"
 
 namespace sluice::train {
 namespace {
@@ -103,7 +104,7 @@ TEST_P(Resume, GoesOnFromTheCheckpointsOfEveryOtherPlacementBitForBit) {
   for (const CrownRow& row : crown_rows()) {
     if (row.wiring == GetParam()) rows.push_back(row);
   }
-  ASSERT_GT(rows.size(), 2U);
+  ASSERT_GT(rows.size(), extent() == Extent::kLeast ? 0U : 2U);
   std::map<std::string, Saved> first;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Job from = saving(job_of(folder, rows[i]), clip);
