@@ -29,6 +29,26 @@ double seconds_of_one(const std::function<void()>& work, const Enough& enough) {
   return seconds / times;
 }
 
+Timing of_long_work(const std::function<double()>& once) {
+  std::vector<double> seconds{once(), once()};
+  for (int more = 0;; ++more) {
+    std::ranges::sort(seconds);
+    const double spread = (seconds[1] - seconds[0]) / seconds[0];
+    if (spread <= kMostSpread || more == kRounds - 1) return {seconds[0], spread};
+    seconds.push_back(once());
+  }
+}
+
+std::vector<double> seconds_of_round(const std::function<double()>& once) {
+  constexpr std::size_t kFewest = 3;
+  std::vector<double> seconds;
+  double spent = 0;
+  while (seconds.size() < kRepeats && (seconds.size() < kFewest || spent < kMostSeconds)) {
+    spent += seconds.emplace_back(once());
+  }
+  return seconds;
+}
+
 /// Says so at the end of its scope, however that comes.
 class Over {
  public:
@@ -52,22 +72,14 @@ Timing timing_of(std::vector<double> seconds) {
 }
 
 Timing settled(const std::function<double()>& once) {
-  constexpr std::size_t kFewest = 3;
-  double spent = once();
-  if (spent > kLongestWork) return {spent, 0};
-  if (spent > kLongWork) {
-    const auto [least, most] = std::minmax({once(), once()});
-    return {least, (most - least) / least};
-  }
+  const double first = once();
+  if (first > kLongestWork) return {first, 0};
+  if (first > kLongWork) return of_long_work(once);
   Timing best;
   for (int round = 0; round < kRounds; ++round) {
-    std::vector<double> seconds;
-    while (seconds.size() < kRepeats && (seconds.size() < kFewest || spent < kMostSeconds)) {
-      spent += seconds.emplace_back(once());
-    }
-    const Timing timing = timing_of(std::move(seconds));
+    const Timing timing = timing_of(seconds_of_round(once));
     if (round == 0 || timing.spread < best.spread) best = timing;
-    if (best.spread <= kMostSpread || spent >= kMostSeconds) break;
+    if (best.spread <= kMostSpread) break;
   }
   return best;
 }

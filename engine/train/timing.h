@@ -20,9 +20,11 @@ Timing timing_of(std::vector<double> seconds);
 inline constexpr int kRepeats = 5;
 inline constexpr int kRounds = 3;
 inline constexpr double kMostSpread = 0.2;
-inline constexpr double kLongWork = 0.25;  ///< the shorter of its next two times counts
+/// Of longer work the shortest of its next times counts, and the distance of the two shortest: of
+/// two, or of up to kRounds more than one where they lie too far apart.
+inline constexpr double kLongWork = 0.25;
 inline constexpr double kLongestWork = 2;  ///< its first does, and nobody knows how steady that is
-inline constexpr double kMostSeconds = 0.5;  ///< of one work, then three times have to do
+inline constexpr double kMostSeconds = 0.5;  ///< of a round, then three times have to do
 
 /// `once` does the work and gives its seconds. The first time pays for what only a first time pays,
 /// and counts only where there is no time for a second. A round of kRepeats that lie too far apart

@@ -186,16 +186,33 @@ TEST(Timing, ThatNeverAgreesIsTheBestOfThreeRounds) {
   EXPECT_EQ(busy.times(), seconds.size());
 }
 
-TEST(Timing, OfLongWorkIsItsFirstOrOfTheNextTwoOrOfThree) {
+TEST(Timing, OfTheLongestWorkIsItsFirst) {
   Script longest({2.5});
   EXPECT_DOUBLE_EQ(longest.settled().seconds, 2.5);
-  Script very({0.8, 0.5, 0.3});
-  const Timing timing = very.settled();
-  EXPECT_DOUBLE_EQ(timing.seconds, 0.3);
-  EXPECT_DOUBLE_EQ(timing.spread, (0.5 - 0.3) / 0.3);
-  Script rather({0.2, 0.1, 0.4, 0.2});
-  EXPECT_DOUBLE_EQ(rather.settled().seconds, 0.2);
-  EXPECT_EQ(rather.times(), 4U);
+}
+
+TEST(Timing, OfLongWorkIsTheShortestOfTwoOrOfMoreWhereTheyDoNotAgree) {
+  Script quiet({0.8, 0.33, 0.3, 0.2});
+  const Timing steady = quiet.settled();
+  EXPECT_DOUBLE_EQ(steady.seconds, 0.3);
+  EXPECT_DOUBLE_EQ(steady.spread, (0.33 - 0.3) / 0.3);
+  Script busy({0.8, 0.5, 0.3, 0.31, 0.1});
+  EXPECT_DOUBLE_EQ(busy.settled().spread, (0.31 - 0.3) / 0.3);
+  EXPECT_EQ(busy.times(), 4U);
+  Script never({0.8, 0.9, 0.6, 0.4, 0.2, 0.1});
+  const Timing best = never.settled();
+  EXPECT_DOUBLE_EQ(best.seconds, 0.2);
+  EXPECT_DOUBLE_EQ(best.spread, (0.4 - 0.2) / 0.2);
+  EXPECT_EQ(never.times(), 2U + kRounds);
+}
+
+TEST(Timing, OfRatherLongWorkIsOfThreeAndTriedAgainToo) {
+  Script quiet({0.2, 0.18, 0.2, 0.19, 0.1});
+  EXPECT_DOUBLE_EQ(quiet.settled().seconds, 0.19);
+  EXPECT_EQ(quiet.times(), 4U);
+  Script busy({0.2, 0.2, 0.3, 0.4, 0.2, 0.2, 0.2});
+  EXPECT_DOUBLE_EQ(busy.settled().seconds, 0.2);
+  EXPECT_EQ(busy.times(), 7U);
 }
 
 TEST(Timing, OfAMachineThatIsBusyIsSaidOnce) {
