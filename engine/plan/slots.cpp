@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "engine/base/error.h"
 
@@ -19,6 +20,11 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kSlack = 0.01;
 /// With fewer trials than this, what is found is no better than the share of each pool.
 constexpr std::uint64_t kFewestTrials = 24;
+
+/// More slots for a shorter step.
+bool is_worth_it(const Choice& more, const Choice& few) {
+  return more.seconds * (1 + kSlack) < few.seconds;
+}
 
 /// Tiers that are counted together against one limit.
 struct Memory {
@@ -93,27 +99,26 @@ Chooser::Chooser(const Plan& draft, const prefetch::CostModel& cost, Budget& bud
     : draft_(draft), ample_(ample_slots(draft)), trials_(draft, cost, budget, share) {}
 
 Choice Chooser::choose(const Limits& limits) {
-  Choice shared = fastest({by_share(limits), draft_.minimum_slots});
-  if (!trimmed_ && trials_.left() < kFewestTrials) return shared;
+  const Choice shared = tried(by_share(limits)), least = tried(draft_.minimum_slots);
+  const Choice guess = shared.seconds == kNever || is_worth_it(shared, least) ? shared : least;
+  if (!trimmed_ && trials_.left() < kFewestTrials) return guess;
   Choice best = squeezed(trimmed(), limits);
-  // Never: the trials ran out, and what was taken was a guess.
-  return shared.seconds < best.seconds || best.seconds == kNever ? shared : best;
+  if (best.seconds == kNever) return guess;  // the trials ran out
+  if (least.seconds <= best.seconds) best = least;
+  return is_worth_it(shared, best) ? shared : best;
 }
 
-Choice Chooser::fastest(const std::vector<Slots>& some) {
-  Choice best{some.front(), trials_.seconds(some.front())};
-  for (const Slots& slots : some) {
-    const double seconds = trials_.seconds(slots);
-    if (seconds < best.seconds) best = {slots, seconds};
-  }
-  return best;
+Choice Chooser::tried(Slots slots) {
+  const double seconds = trials_.seconds(slots);
+  return {std::move(slots), seconds};
 }
 
 Choice Chooser::trimmed() {
   if (!trimmed_) {
     Slots slots = ample_;
     trim(slots);
-    trimmed_ = fastest({slots, draft_.minimum_slots});
+    const Choice few = tried(std::move(slots)), least = tried(draft_.minimum_slots);
+    trimmed_ = least.seconds < few.seconds ? least : few;
   }
   return *trimmed_;
 }

@@ -42,9 +42,10 @@ struct Choice {
 
 /// Chooses slots for one draft under any limits that hold its serial minimum.
 ///
-/// First it finds the least that runs as fast as memory without end. What is then too much for a
-/// tier is taken from the pools of that tier that lose least. Where the program is too long for
-/// that, each pool gets its share (docs/design.md 3.9).
+/// First it finds the least that runs as fast as memory without end, a hundredth aside. What is
+/// then too much for a tier is taken from the pools of that tier that lose least. Where the program
+/// is too long for that, or it helps by more than a hundredth, each pool gets its share
+/// (docs/design.md 3.9).
 class Chooser {
  public:
   Chooser(const Plan& draft, const prefetch::CostModel& cost, Budget& budget, std::uint64_t share);
@@ -59,7 +60,7 @@ class Chooser {
   Choice squeezed(Choice from, const Limits& limits);
   Choice without_a_few(const Choice& from, const std::vector<prefetch::Tier>& tiers, Bytes excess);
   Slots by_share(const Limits& limits);
-  Choice fastest(const std::vector<Slots>& some);
+  Choice tried(Slots slots);
 
   const Plan& draft_;
   Slots ample_;

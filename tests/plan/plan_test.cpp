@@ -216,6 +216,26 @@ TEST(Plan, WithMemoryToSpareLoadsTheNextBatchDuringTheStep) {
   EXPECT_LT(plan::make_plan(setup, kPlenty, 0, cost).forecast.step_s, 1.1);
 }
 
+/// Where one lane does the work, a batch that is loaded ahead is a thousandth of the step, and of
+/// other slots to run ahead with only the rounding of seconds is seen.
+TEST(Plan, TakesNoMemoryForWhatNextToNothingIsGained) {
+  const auto setup = setup_of({.param = ParamHome::kNone,
+                               .gradient = GradientHome::kNone,
+                               .state = OptimizerHome::kNone,
+                               .sharing = Sharing::kUnified,
+                               .micro_batches = 1});
+  plan::Rates rates;
+  rates.updates = schedule::LaneKind::kCompute;
+  rates.op_s = 1e-6;
+  rates.compute[schedule::OpId::kHeadTrain] = {0, 0, 1};
+  for (const double load_s : {1e-3, 1e-7}) {
+    rates.compute[schedule::OpId::kLoadBatch] = {0, 0, load_s};
+    const auto cost = plan::cost_model(rates, schedule::make_lanes());
+    const Plan p = plan::make_plan(setup, kPlenty, 0, cost);
+    EXPECT_EQ(slots_of(p), p.minimum_slots) << load_s;
+  }
+}
+
 TEST(Plan, BelowWhatItWantsGivesSlotsWhereTheyShortenTheStep) {
   const auto setup = setup_of({});
   const Plan most = make_plan(setup, kPlenty);
