@@ -7,6 +7,8 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <stop_token>
+#include <thread>
 
 #include "engine/base/clock.h"
 #include "nvme/aligned.h"
@@ -62,12 +64,18 @@ class Look {
     return rate;
   }
   /// See Speed. Each direction has a half of the file, for as long as the slower one needs.
-  double overlap(const Speed& alone) {
+  double overlap(const Speed& alone, const std::function<void()>& beside) {
     const double r = alone.read.together, w = alone.write.together;
     if (r == 0 || w == 0) return 1;  // too slow to be asked
     const double wanted = static_cast<double>(enough() * kLookedAt) / std::min(r, w);
     const double most = std::clamp(wanted, part() * kLeastSeconds, kMostSeconds);
     const auto over = [most](double seconds, std::size_t) { return seconds > most; };
+    std::jthread other;  // its destructor stops it
+    if (beside) {
+      other = std::jthread([&beside](const std::stop_token& ended) {
+        while (!ended.stop_requested()) beside();
+      });
+    }
     auto written =
         std::async(std::launch::async, [&] { return sustained(Op::kWrite, 0, filled_ / 2, over); });
     const double read = sustained(Op::kRead, filled_ / 2, filled_ / 2, over);
@@ -171,7 +179,7 @@ double Speed::both() const {
 }
 
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options,
-                           Bytes stored) {
+                           Bytes stored, const std::function<void()>& beside) {
   std::map<std::uint64_t, Speed> drives;
   std::map<std::uint64_t, double> paths_of;
   for (const std::string& path : paths) {
@@ -181,7 +189,7 @@ std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options&
     look.fill();
     const Rate write = look.rate(Op::kWrite);
     Speed speed{look.rate(Op::kRead), write};
-    speed.overlap = look.overlap(speed);
+    speed.overlap = look.overlap(speed, beside);
     drives[drive] = speed;
   }
   std::vector<Speed> speeds;

@@ -4,6 +4,7 @@
 /// Throws  kIo and kBudget when a path cannot be written or has no room; kEnv as make_queue()
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ struct Speed {
   Rate read, write;
   /// What both directions move at once, each as a part of what it moves alone, added up: 2 where
   /// they do not touch, 1 where one takes its time from the other, less where that costs time of
-  /// its own.
+  /// its own, or something goes on beside them.
   double overlap = 1;
   /// Beside other drives, where as much is read as is written.
   double both() const;
@@ -34,8 +35,12 @@ inline constexpr Bytes kLookedAt = 4_MiB;
 /// what a second and a half fills, are not got past. Takes as much memory, up to 128 MiB. Paths of
 /// one filesystem are one drive: it is looked at once, and each of them has an equal part of its
 /// speed. A folder that is not there yet is looked at in its nearest parent.
+///
+/// `beside`: what the host does in a run while drives are busy, done over and over on a thread of
+/// its own while both directions are asked at once, and done for when this returns; it may not
+/// throw. It takes cores and memory from a drive: from a virtual one, which copies, most.
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options,
-                           Bytes stored = 0);
+                           Bytes stored = 0, const std::function<void()>& beside = {});
 
 /// Of one drive that stands for all of them, striped by both().
 Speed together(const std::vector<Speed>& speeds);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -84,28 +85,27 @@ class Look {
   /// `layer_s`: what a layer takes alone; 0: it is not looked at beside the update.
   void host(const cpu_adam::Optimizer& optimizer, double layer_s,
             const std::function<std::function<void()>()>& layer, Timings& timings) {
-    std::vector<float> master(elems_), m(elems_), v(elems_);
-    const std::vector<float> gradient(elems_, 1.0F);
-    std::vector<Bf16> weights(elems_);
-    const cpu_adam::State state{master, m, v};
+    const auto arrays = std::make_shared<Arrays>(elems_);
+    const cpu_adam::State state = arrays->state();
     timings.touch = timed("memory", [&] {
       return seconds_of([&] {
         for (const std::span<float> of : {state.master, state.m, state.v}) negate(optimizer, of);
       });
     });
-    timings.host = arithmetic("host", optimizer, state, gradient, weights,
+    timings.host = arithmetic("host", optimizer, state, arrays->gradient, arrays->weights,
                               [](const auto& work) { return seconds_of(work); });
     const auto op = layer_s > 0 ? layer() : nullptr;
     if (!op) return;
-    std::size_t at = 0;
-    const Beside both = beside(op, [&] {
-      update_chunk(optimizer, state, gradient, weights, at);
-      at = at + 2 * chunk_ <= elems_ ? at + chunk_ : 0;
-    });
+    const Beside both = beside(op, updates(optimizer, arrays));
     if (both.spread > kMostSpread) unsteady_.push_back({"a layer beside adam", both.spread});
     const double chunk_s =
         timings.host.update * static_cast<double>(chunk_) / static_cast<double>(elems_);
     timings.paces = Paces{layer_s / both.first, chunk_s / both.second};
+  }
+
+  /// Updates one chunk each time, the next one. Keeps references to this and the optimizer.
+  std::function<void()> updates(const cpu_adam::Optimizer& optimizer) const {
+    return updates(optimizer, std::make_shared<Arrays>(elems_));
   }
 
   ArithmeticTimings device(const cpu_adam::Optimizer& optimizer) {
@@ -137,6 +137,23 @@ class Look {
   static constexpr Bytes kArrays = 4;  // master, m, v, gradient; weights are half of one
   static constexpr std::size_t kGrain = 4096;
   static constexpr Bytes kMostPieces = 256;  // so that a round is about bytes
+
+  struct Arrays {
+    explicit Arrays(std::size_t elems)
+        : master(elems), m(elems), v(elems), gradient(elems, 1.0F), weights(elems) {}
+    cpu_adam::State state() { return {master, m, v}; }
+
+    std::vector<float> master, m, v, gradient;
+    std::vector<Bf16> weights;
+  };
+
+  std::function<void()> updates(const cpu_adam::Optimizer& optimizer,
+                                const std::shared_ptr<Arrays>& arrays) const {
+    return [this, &optimizer, arrays, at = std::size_t{0}]() mutable {
+      update_chunk(optimizer, arrays->state(), arrays->gradient, arrays->weights, at);
+      at = at + 2 * chunk_ <= elems_ ? at + chunk_ : 0;
+    };
+  }
 
   static int largest_segment(const schedule::Setup& setup) {
     int largest = -1;
@@ -219,9 +236,10 @@ Bytes stored_of(const schedule::Setup& setup) {
 
 /// nullopt: they cannot be measured.
 std::optional<std::vector<nvme::Speed>> look_at_drives(const memory::NvmeTier& nvme,
-                                                       const nvme::Options& aio, Bytes stored) {
+                                                       const nvme::Options& aio, Bytes stored,
+                                                       const std::function<void()>& beside) {
   try {
-    return nvme::look_at(nvme.paths, aio, stored);
+    return nvme::look_at(nvme.paths, aio, stored, beside);
   } catch (const Error& error) {
     const bool of_the_drive = error.code == Errc::kIo || error.code == Errc::kBudget;
     if (!of_the_drive) throw;  // the run would be refused for it
@@ -288,7 +306,8 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
   if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = look.copy();
   Calibration found;
   if (setup.uses_nvme()) {
-    if (const auto drives = look_at_drives(nvme, aio, stored_of(setup))) {
+    const auto updates = setup.updates_on_device() ? nullptr : look.updates(optimizer);
+    if (const auto drives = look_at_drives(nvme, aio, stored_of(setup), updates)) {
       timings.drives = nvme::together(*drives);
       for (const nvme::Speed& drive : *drives) found.speeds.push_back(drive.both());
     }

@@ -7,7 +7,8 @@
 /// Thread  one, before the run, which starts another to see an update beside a layer. A second or
 ///         two where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy
 ///         machine, and twice what a layer takes if that is less than two seconds; one to six more
-///         for each drive. Up to 640 MiB for that long, and what one layer's op needs
+///         for each drive, whose reads and writes at once are looked at beside an update. Up to
+///         704 MiB for that long, and what one layer's op needs
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "engine/base/clock.h"
 #include "tests/support/temp_folder.h"
 
@@ -24,6 +28,16 @@ TEST(Speed, OfAPathIsWhatTheLookMovedInItsTimeAndLeavesNothing) {
   EXPECT_GT(speeds[0].overlap, 0);
   EXPECT_LE(speeds[0].overlap, 2);
   EXPECT_TRUE(folder.empty());
+}
+
+TEST(Speed, IsLookedAtBesideWhatGoesOnInARunAndNoLonger) {
+  const test::TempFolder folder;
+  std::atomic<int> times = 0;
+  look_at({folder / ""}, {}, 0, [&] { ++times; });
+  const int meanwhile = times;
+  EXPECT_GT(meanwhile, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(times, meanwhile);
 }
 
 TEST(Speed, OfBothDirectionsIsThatOfAByteThereAndBack) {
