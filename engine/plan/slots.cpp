@@ -100,7 +100,7 @@ Chooser::Chooser(const Plan& draft, const prefetch::CostModel& cost, Budget& bud
 
 Choice Chooser::choose(const Limits& limits) {
   const Choice shared = tried(by_share(limits)), least = tried(draft_.minimum_slots);
-  const Choice guess = shared.seconds == kNever || is_worth_it(shared, least) ? shared : least;
+  Choice guess = shared.seconds == kNever || is_worth_it(shared, least) ? shared : least;
   if (!trimmed_ && trials_.left() < kFewestTrials) return guess;
   Choice best = squeezed(trimmed(), limits);
   if (best.seconds == kNever) return guess;  // the trials ran out
