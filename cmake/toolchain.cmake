@@ -26,6 +26,7 @@ endif()
 # Of a room whose files are compiled together a program takes all of it, used or not.
 if(CMAKE_UNITY_BUILD)
   list(APPEND cxx_flags $<$<CONFIG:Release>:-ffunction-sections> $<$<CONFIG:Release>:-fdata-sections>)
+  target_link_options(sluice_flags INTERFACE "$<$<CONFIG:Release>:LINKER:--gc-sections>")
 endif()
 set(cuda_flags --fmad=false --compress-mode=size -Werror=all-warnings
   -Xcompiler=-Wall,-Wextra,-Werror,-ffp-contract=off,-fno-fast-math)
@@ -34,9 +35,6 @@ target_compile_options(sluice_flags INTERFACE
 find_package(fmt REQUIRED)
 target_compile_definitions(sluice_flags INTERFACE SPDLOG_FMT_EXTERNAL)
 target_include_directories(sluice_flags INTERFACE "${CMAKE_SOURCE_DIR}")
-if(CMAKE_UNITY_BUILD)
-  target_link_options(sluice_flags INTERFACE "$<$<CONFIG:Release>:LINKER:--gc-sections>")
-endif()
 target_link_libraries(sluice_flags INTERFACE fmt::fmt Threads::Threads)
 if(SLUICE_SANITIZE)
   set(sanitize_flags

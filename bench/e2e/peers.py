@@ -137,17 +137,16 @@ def sluice(case, steps, folder, scratch):
                rows[0]["loss"], rows[-1]["loss"])
 
 
-def python(program, more, case, steps, folder, scratch, allocator=None):
+def python(program, more, case, steps, folder, scratch, allocator=KEEPS_PAGES):
     """A training program of the peers' environment: its words before and after the model's file. Its
-    last line is JSON. `allocator`: settings of glibc's, KEEPS_PAGES without."""
+    last line is JSON. `allocator`: settings of glibc's."""
     config, log = os.path.join(scratch, "config.json"), os.path.join(scratch, "peer.log")
     with open(config, "w", encoding="utf-8") as out:
         json.dump(MODELS[case.model], out)
     words = [PYTHON, *program, config, *more, "--data", os.path.join(folder, "tokens.bin"),
              "--steps", str(steps), "--seq-len", str(case.seq_len),
              "--micro-batch", str(case.micro_batch), "--micro-batches", str(case.micro_batches)]
-    settings = KEEPS_PAGES if allocator is None else allocator
-    environment = {"OMP_NUM_THREADS": str(threads()), **settings}
+    environment = {"OMP_NUM_THREADS": str(threads()), **allocator}
     code, resident = run_to_end(words, log, environment)
     if code != 0:
         raise PeerEnded(f"{case.name}: {os.path.basename(program[0])} ended with {code}:\n"

@@ -117,8 +117,7 @@ Choice Chooser::trimmed() {
   if (!trimmed_) {
     Slots slots = ample_;
     trim(slots);
-    const Choice few = tried(std::move(slots)), least = tried(draft_.minimum_slots);
-    trimmed_ = least.seconds < few.seconds ? least : few;
+    trimmed_ = tried(std::move(slots));
   }
   return *trimmed_;
 }

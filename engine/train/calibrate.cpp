@@ -82,9 +82,12 @@ class Look {
     });
   }
 
-  /// `layer_s`: what a layer takes alone; 0: it is not looked at beside the update.
-  void host(const cpu_adam::Optimizer& optimizer, double layer_s,
-            const std::function<std::function<void()>()>& layer, Timings& timings) {
+  /// `layer_s`: what a layer takes alone; 0: it is not looked at beside the update. Returns what
+  /// updates one chunk each time, the next one; it holds the memory for that, and refers to this
+  /// and the optimizer.
+  std::function<void()> host(const cpu_adam::Optimizer& optimizer, double layer_s,
+                             const std::function<std::function<void()>()>& layer,
+                             Timings& timings) {
     const auto arrays = std::make_shared<Arrays>(elems_);
     const cpu_adam::State state = arrays->state();
     timings.touch = timed("memory", [&] {
@@ -94,18 +97,18 @@ class Look {
     });
     timings.host = arithmetic("host", optimizer, state, arrays->gradient, arrays->weights,
                               [](const auto& work) { return seconds_of(work); });
+    std::function<void()> updates = [this, &optimizer, arrays, at = std::size_t{0}]() mutable {
+      update_chunk(optimizer, arrays->state(), arrays->gradient, arrays->weights, at);
+      at = at + 2 * chunk_ <= elems_ ? at + chunk_ : 0;
+    };
     const auto op = layer_s > 0 ? layer() : nullptr;
-    if (!op) return;
-    const Beside both = beside(op, updates(optimizer, arrays));
+    if (!op) return updates;
+    const Beside both = beside(op, updates);
     if (both.spread > kMostSpread) unsteady_.push_back({"a layer beside adam", both.spread});
     const double chunk_s =
         timings.host.update * static_cast<double>(chunk_) / static_cast<double>(elems_);
     timings.paces = Paces{layer_s / both.first, chunk_s / both.second};
-  }
-
-  /// Updates one chunk each time, the next one. Keeps references to this and the optimizer.
-  std::function<void()> updates(const cpu_adam::Optimizer& optimizer) const {
-    return updates(optimizer, std::make_shared<Arrays>(elems_));
+    return updates;
   }
 
   ArithmeticTimings device(const cpu_adam::Optimizer& optimizer) {
@@ -146,14 +149,6 @@ class Look {
     std::vector<float> master, m, v, gradient;
     std::vector<Bf16> weights;
   };
-
-  std::function<void()> updates(const cpu_adam::Optimizer& optimizer,
-                                const std::shared_ptr<Arrays>& arrays) const {
-    return [this, &optimizer, arrays, at = std::size_t{0}]() mutable {
-      update_chunk(optimizer, arrays->state(), arrays->gradient, arrays->weights, at);
-      at = at + 2 * chunk_ <= elems_ ? at + chunk_ : 0;
-    };
-  }
 
   static int largest_segment(const schedule::Setup& setup) {
     int largest = -1;
@@ -298,20 +293,21 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
   const Bytes free = std::min(host_memory().available, gpu::free_memory());
   Look look(setup, looked_at(last_cache(), memory_of(setup), free));
   Timings timings{.copied = look.copied(), .elems = look.elems(), .touched = look.touched()};
-  look.host(
+  std::function<void()> updates = look.host(
       optimizer, setup.updates_on_device() ? 0 : layer_seconds(ops),
       [&] { return compute.example(stream); }, timings);
-  const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;
-  if (setup.updates_on_device() || sums_there) timings.device = look.device(optimizer);
-  if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = look.copy();
+  if (setup.updates_on_device()) updates = nullptr;
   Calibration found;
   if (setup.uses_nvme()) {
-    const auto updates = setup.updates_on_device() ? nullptr : look.updates(optimizer);
     if (const auto drives = look_at_drives(nvme, aio, stored_of(setup), updates)) {
       timings.drives = nvme::together(*drives);
       for (const nvme::Speed& drive : *drives) found.speeds.push_back(drive.both());
     }
   }
+  updates = nullptr;  // its memory is free for what follows
+  const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;
+  if (setup.updates_on_device() || sums_there) timings.device = look.device(optimizer);
+  if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = look.copy();
   found.rates = rates_of(timings, setup.updates_on_device());
   plan::Rates& rates = found.rates;
   if (setup.uses_nvme()) rates.checks = nvme::sum_rate();
