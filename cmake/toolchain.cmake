@@ -15,6 +15,8 @@ add_library(sluice_flags INTERFACE)
 # ISA and every card computes the same bits. --compress-mode=size: kernels for four kinds of cards would be
 # most of a program.
 set(cxx_flags -Wall -Wextra -Wsign-conversion -Werror -ffp-contract=off -fno-fast-math)
+# Places in the source are told as in the repository. An object of a cache may come from another folder.
+list(APPEND cxx_flags "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=")
 # GCC 12 sees overlaps in operator+ of strings that are not there (GCC bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND cxx_flags -Wno-restrict)
