@@ -7,8 +7,8 @@
 namespace sluice {
 namespace {
 
-/// "engine/base/error.cpp:12": the compiler leaves the repository's folder out; a cache of its objects
-/// that makes paths relative puts "../../" in front, of this file, too.
+/// "engine/base/error.cpp:12": the compiler leaves the repository's folder out; a cache of its
+/// objects that makes paths relative puts "../../" in front, of this file, too.
 std::string place_of(const std::source_location& where) {
   constexpr std::string_view kThisFile = "engine/base/error.cpp";
   const std::string_view here = std::source_location::current().file_name();
