@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/base/clock.h"
 #include "nvme/aligned.h"
 
 namespace sluice::nvme {
@@ -61,17 +60,6 @@ std::optional<Extent> Sums::differs(Bytes begin, std::span<const std::byte> read
     if (sum_of(bytes) != unit.sum) return unit.at;
   }
   return std::nullopt;
-}
-
-double sum_rate() {
-  constexpr Bytes kBytes = 64_MiB;
-  const AlignedBytes memory = allocate_aligned(kBytes);
-  const std::span<const std::byte> bytes(memory.get(), kBytes);
-  Sums sums;
-  sums.note(0, bytes.first(kBytes / 4));  // the first run pays for what only a first run pays
-  const Nanos begin = now_ns();
-  sums.note(0, bytes);
-  return static_cast<double>(kBytes) / std::max(to_seconds(now_ns() - begin), 1e-9);
 }
 
 }  // namespace sluice::nvme

@@ -48,7 +48,4 @@ class Sums {
 /// XXH3 of 64 bits.
 std::uint64_t sum_of(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 
-/// Bytes per second that one core sums, of memory that is in no cache.
-double sum_rate();
-
 }  // namespace sluice::nvme

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/clock.h"
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/machine.h"
 #include "engine/compute/model_ops.h"
@@ -216,13 +218,20 @@ enum class Wanted : std::uint8_t { kWorkspace, kTimeToo };
 OpCost cost_of(gpu::Stream& stream, const Setup& setup, const train::Numerics& numerics,
                const OpBytes& op, Caches& caches, Wanted wanted) {
   tensor::Workspace arena = tensor::Workspace::measuring(gpu::free_memory());
+  const auto quota = cores().quota;
   const auto seconds_of_one = [&] {
     stream.run([&] { caches.clear(); });
     const gpu::Event begin = stream.record();
-    stream.run([&] { run_in(arena, setup, numerics, op.local()); });
+    Nanos used = 0;  // where the device is the host
+    stream.run([&] {
+      const Nanos before = processor_ns();
+      run_in(arena, setup, numerics, op.local());
+      used = processor_ns() - before;
+    });
     const gpu::Event end = stream.record();
     end.ticket().wait();
-    return std::max(gpu::seconds_between(begin, end), 1e-9);
+    const double seconds = std::max(gpu::seconds_between(begin, end), 1e-9);
+    return train::sustained(seconds, to_seconds(used), quota);
   };
   const train::Timing time = wanted == Wanted::kTimeToo ? train::settled(seconds_of_one)
                                                         : train::Timing{seconds_of_one(), 0};

@@ -65,10 +65,13 @@ Finding processors(const fs::path& root) {
   f.verdict = Verdict::kLess;
   f.found +=
       fmt::format(", of which the cgroup {} allows {:.1f}", found.quota->group, found.quota->cores);
+  const bool stops = found.threads() > found.quota->cores;
   f.fix = fmt::format(
       "raise {} of that cgroup (docker run --cpus); left at auto, compute.threads and "
-      "cpu_adam.threads are {}: more would be stopped in the middle of a step",
-      found.quota->file, found.threads());
+      "cpu_adam.threads are {}: {}",
+      found.quota->file, found.threads(),
+      stops ? "that is more, the run is stopped for a part of each of its periods"
+            : "more would be stopped in the middle of a step");
   return f;
 }
 

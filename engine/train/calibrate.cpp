@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "cpu_adam/optimizer.h"
-#include "engine/base/clock.h"
 #include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/host_memory.h"
@@ -33,13 +32,6 @@ namespace {
 using plan::Throughput;
 
 constexpr Throughput kGuess = {0.5e9, 1e9};
-
-template <class Work>
-double seconds_of(Work work) {
-  const Nanos begin = now_ns();
-  work();
-  return std::max(to_seconds(now_ns() - begin), 1e-9);
-}
 
 /// Looks, and notes what would not hold still.
 class Look {
@@ -63,6 +55,13 @@ class Look {
   Bytes touched() const { return (kArrays - 1) * elems_ * sizeof(float); }
   const std::vector<Unsteady>& unsteady() const { return unsteady_; }
 
+  /// Of checksums, by one thread.
+  double check() {
+    const std::vector<std::byte> bytes(copied_);
+    nvme::Sums sums;
+    return timed("checksums", [&] { return seconds([&] { sums.note(0, bytes); }); });
+  }
+
   double copy() {
     gpu::DeviceHeap heap(copied_);
     const gpu::DeviceBlock device = heap.allocate(copied_);
@@ -71,7 +70,7 @@ class Look {
     gpu::Stream stream("copy");
     stream.copy(device.data(), host.data(), copied_).ticket().wait();  // its pages are made
     return timed("copies", [&] {
-      return seconds_of([&] {
+      return seconds([&] {
         Ticket last;
         for (Bytes at = 0; at < copied_; at += piece_) {
           const Bytes n = std::min(piece_, copied_ - at);
@@ -91,19 +90,19 @@ class Look {
     const auto arrays = std::make_shared<Arrays>(elems_);
     const cpu_adam::State state = arrays->state();
     timings.touch = timed("memory", [&] {
-      return seconds_of([&] {
+      return seconds([&] {
         for (const std::span<float> of : {state.master, state.m, state.v}) negate(optimizer, of);
       });
     });
     timings.host = arithmetic("host", optimizer, state, arrays->gradient, arrays->weights,
-                              [](const auto& work) { return seconds_of(work); });
+                              [this](const auto& work) { return seconds(work); });
     std::function<void()> updates = [this, &optimizer, arrays, at = std::size_t{0}]() mutable {
       update_chunk(optimizer, arrays->state(), arrays->gradient, arrays->weights, at);
       at = at + 2 * chunk_ <= elems_ ? at + chunk_ : 0;
     };
     const auto op = layer_s > 0 ? layer() : nullptr;
     if (!op) return updates;
-    const Beside both = beside(op, updates);
+    const Beside both = beside(op, updates, quota_);
     if (both.spread > kMostSpread) unsteady_.push_back({"a layer beside adam", both.spread});
     const double chunk_s =
         timings.host.update * static_cast<double>(chunk_) / static_cast<double>(elems_);
@@ -195,12 +194,15 @@ class Look {
     return timings;
   }
 
+  double seconds(const std::function<void()>& work) const { return seconds_of(work, quota_); }
+
   double timed(std::string what, const std::function<double()>& once) {
     const Timing timing = settled(once);
     if (timing.spread > kMostSpread) unsteady_.push_back({std::move(what), timing.spread});
     return timing.seconds;
   }
 
+  const std::optional<CpuQuota> quota_ = cores().quota;
   std::size_t elems_, chunk_ = 0;
   Bytes copied_, piece_;
   std::vector<Unsteady> unsteady_;
@@ -281,6 +283,7 @@ plan::Rates rates_of(const Timings& timings, bool updates_on_device) {
     rates.nvme_write = throughput(timings.drives->write);
     rates.nvme_overlap = timings.drives->overlap;
   }
+  if (timings.check > 0) rates.checks = static_cast<double>(timings.copied) / timings.check;
   if (timings.copy > 0) rates.copy = static_cast<double>(timings.copied) / timings.copy;
   if (timings.touch > 0) rates.dram = 2 * static_cast<double>(timings.touched) / timings.touch;
   return rates;
@@ -308,9 +311,9 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
   const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;
   if (setup.updates_on_device() || sums_there) timings.device = look.device(optimizer);
   if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = look.copy();
+  if (setup.uses_nvme()) timings.check = look.check();
   found.rates = rates_of(timings, setup.updates_on_device());
   plan::Rates& rates = found.rates;
-  if (setup.uses_nvme()) rates.checks = nvme::sum_rate();
   if (setup.uses_nvme() && !timings.drives) rates.nvme_read = rates.nvme_write = kGuess;
   // Every op of a kind has one shape, so its time is all there is to know.
   for (const auto& [id, seconds] : ops.seconds) rates.compute[id] = {0, 0, seconds};

@@ -2,7 +2,8 @@
 /// chooses sizes, never bits.
 ///
 /// All of it works on more memory than caches hold, if the run does, as far as 512 MiB are more.
-/// Each time is the median of several, and what does not agree is tried again (timing.h).
+/// What does not agree is tried again, and of what has a quota of processors each time is as it is
+/// where that is used up (timing.h).
 ///
 /// Thread  one, before the run, which starts another to see an update beside a layer. A second or
 ///         two where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy
@@ -41,6 +42,7 @@ struct Paces {
 struct Timings {
   Bytes copied = 0;
   double copy = 0;        ///< of so many bytes to the device; 0: not looked at
+  double check = 0;       ///< the same, of as many by one thread
   std::size_t elems = 0;  ///< updated and summed
   ArithmeticTimings host = {};
   std::optional<ArithmeticTimings> device = {};  ///< where it has any to do

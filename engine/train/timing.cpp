@@ -17,16 +17,17 @@ constexpr double kMostShift = 0.02;
 /// Of one time, when the work has been done until that is `enough`: asked with the seconds, and the
 /// times, so far.
 template <class Enough>
-double seconds_of_one(const std::function<void()>& work, const Enough& enough) {
-  const Nanos begin = now_ns();
+double seconds_of_one(const std::function<void()>& work, const std::optional<CpuQuota>& quota,
+                      const Enough& enough) {
   int times = 0;
-  double seconds = 0;
-  do {
-    work();
-    ++times;
-    seconds = to_seconds(now_ns() - begin);
-  } while (!enough(seconds, times));
-  return seconds / times;
+  const auto often = [&] {
+    const Nanos begin = now_ns();
+    do {
+      work();
+      ++times;
+    } while (!enough(to_seconds(now_ns() - begin), times));
+  };
+  return seconds_of(often, quota) / times;
 }
 
 Timing of_long_work(const std::function<double()>& once) {
@@ -84,7 +85,19 @@ Timing settled(const std::function<double()>& once) {
   return best;
 }
 
-Beside beside(const std::function<void()>& first, const std::function<void()>& second) {
+double sustained(double seconds, double processors, const std::optional<CpuQuota>& quota) {
+  return quota ? std::max(seconds, processors / quota->cores) : seconds;
+}
+
+double seconds_of(const std::function<void()>& work, const std::optional<CpuQuota>& quota) {
+  const Nanos begin = now_ns(), used = processor_ns();
+  work();
+  const double seconds = std::max(to_seconds(now_ns() - begin), 1e-9);
+  return sustained(seconds, to_seconds(processor_ns() - used), quota);
+}
+
+Beside beside(const std::function<void()>& first, const std::function<void()>& second,
+              const std::optional<CpuQuota>& quota) {
   const auto enough = [](double seconds, int times) {
     return seconds >= kPairSeconds || times >= kPairTimes;
   };
@@ -92,11 +105,11 @@ Beside beside(const std::function<void()>& first, const std::function<void()>& s
   do {
     std::atomic<bool> over = false;
     auto other = std::async(std::launch::async, [&] {
-      return seconds_of_one(second, [&](double, int) { return over.load(); });
+      return seconds_of_one(second, quota, [&](double, int) { return over.load(); });
     });
     {
       const Over when_first_is_done(over);
-      firsts.push_back(seconds_of_one(first, enough));
+      firsts.push_back(seconds_of_one(first, quota, enough));
     }
     seconds.push_back(other.get());
   } while (firsts.size() < kRounds && firsts.back() <= kLongWork);

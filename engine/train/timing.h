@@ -2,8 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "engine/base/cores.h"
 
 namespace sluice::train {
 
@@ -31,6 +34,13 @@ inline constexpr double kMostSeconds = 0.5;  ///< of a round, then three times h
 /// is tried again, up to kRounds in all; of these the one that agrees best.
 Timing settled(const std::function<double()>& once);
 
+/// What work takes that goes on for long. Processes that use up a quota of their cgroup stop until
+/// its next period, which one short time may not meet. `processors`: seconds used of them in it.
+double sustained(double seconds, double processors, const std::optional<CpuQuota>& quota);
+
+/// The same, of work that is done and timed here.
+double seconds_of(const std::function<void()>& work, const std::optional<CpuQuota>& quota);
+
 /// Two works at once, over and over, each on a thread: the seconds that one time of each takes.
 struct Beside {
   double first = 0, second = 0;
@@ -42,7 +52,9 @@ inline constexpr int kPairTimes = 100;
 
 /// Medians of kRounds, or of the one in which the first takes more than kLongWork. The second
 /// should be short beside the first. What either throws comes out when both have ended.
-Beside beside(const std::function<void()>& first, const std::function<void()>& second);
+/// Both are sustained.
+Beside beside(const std::function<void()>& first, const std::function<void()>& second,
+              const std::optional<CpuQuota>& quota);
 
 /// Work whose times did not agree.
 struct Unsteady {

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/doctor/drives.h"
@@ -43,7 +44,8 @@ TEST_F(Machine, ProcessorsAreLessWhereACgroupAllowsPartOfThem) {
   const Finding f = processors(tree_.path());
   EXPECT_EQ(f.verdict, Verdict::kLess);
   EXPECT_THAT(f.found, HasSubstr("of which the cgroup /jobs allows 0.5"));
-  EXPECT_THAT(f.fix, AllOf(HasSubstr("raise cpu.max"), HasSubstr("cpu_adam.threads are 1:")));
+  EXPECT_THAT(f.fix, AllOf(HasSubstr("raise cpu.max"), HasSubstr("cpu_adam.threads are 1:"),
+                           HasSubstr("the run is stopped")));
 }
 
 TEST_F(Machine, AQuotaOfVersion1IsCalledByTheNameOfItsFile) {
@@ -51,6 +53,14 @@ TEST_F(Machine, AQuotaOfVersion1IsCalledByTheNameOfItsFile) {
   group("cpu/a/cpu.cfs_quota_us", "25000");
   group("cpu/a/cpu.cfs_period_us", "100000");
   EXPECT_THAT(processors(tree_.path()).fix, HasSubstr("raise cpu.cfs_quota_us"));
+}
+
+TEST_F(Machine, AQuotaOfWholeCoresStopsOnlyThoseWhoTakeMore) {
+  if (cores().usable < 2) GTEST_SKIP() << "a quota of a whole core is none here";
+  member_of("0::/jobs\n");
+  group("jobs/cpu.max", "100000 100000");
+  EXPECT_THAT(processors(tree_.path()).fix,
+              HasSubstr("cpu_adam.threads are 1: more would be stopped"));
 }
 
 TEST(Bf16, IsLessWhereTheProcessorHasNoInstructionsForIt) {

@@ -65,6 +65,7 @@ TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
   constexpr double kMiB = 1 << 20;
   const Timings timings{.copied = 16_MiB,
                         .copy = 4,
+                        .check = 8,
                         .elems = 1 << 20,
                         .host = {7, 2},
                         .touched = 3_MiB,
@@ -72,6 +73,7 @@ TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
                         .drives = nvme::Speed{{1e9, 2e9}, {3e9, 0}, 1.5}};
   const plan::Rates rates = rates_of(timings, false);
   EXPECT_DOUBLE_EQ(rates.copy, 16 * kMiB / 4);
+  EXPECT_DOUBLE_EQ(rates.checks, 16 * kMiB / 8);
   EXPECT_DOUBLE_EQ(rates.adam, (3 + 3 + 1) * 4 * kMiB / 7);
   EXPECT_DOUBLE_EQ(rates.sums, (1 + 1) * 4 * kMiB / 2);
   EXPECT_DOUBLE_EQ(rates.dram, 2 * 3 * kMiB / 2) << "read and written";
@@ -95,6 +97,7 @@ TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
 
   const plan::Rates host = rates_of(Timings{.elems = 1, .host = {1, 1}}, false);
   EXPECT_EQ(host.copy, plan::Rates{}.copy);
+  EXPECT_EQ(host.checks, plan::Rates{}.checks);
   EXPECT_EQ(host.dram, 0);
   EXPECT_EQ(host.nvme_read.alone, 0);
   EXPECT_EQ(host.nvme_write.alone, 0);
@@ -115,6 +118,7 @@ TEST(Calibrate, TimesEverythingThatMovesOrComputesAndNothingLongerThanTheLook) {
   timed(kLeast, rates.adam);
   timed(kLeast, rates.sums);
   timed(kLeast, rates.dram);
+  timed(kLeast, rates.checks);
   for (const auto& drive : {rates.nvme_read, rates.nvme_write}) {
     timed(nvme::kLookedAt, drive.alone);
     if (drive.together > 0) timed(4.0 * nvme::kLookedAt, drive.together);
@@ -215,6 +219,23 @@ TEST(Timing, OfRatherLongWorkIsOfThreeAndTriedAgainToo) {
   EXPECT_EQ(busy.times(), 7U);
 }
 
+/// 4 seconds of processors take 8 where a cgroup gives half of one.
+TEST(Timing, UnderAQuotaIsWhatTheProcessorsThatItTookAreGivenIn) {
+  const CpuQuota half{0.5, "/jobs", "cpu.max"};
+  EXPECT_DOUBLE_EQ(sustained(4, 4, half), 8);
+  EXPECT_DOUBLE_EQ(sustained(9, 4, half), 9) << "it was stopped, or waited for something else";
+  EXPECT_DOUBLE_EQ(sustained(4, 8, std::nullopt), 4);
+  const auto works = [] {
+    const Nanos begin = processor_ns();
+    while (processor_ns() - begin < 2'000'000) {
+    }
+  };
+  const CpuQuota thousandth{1e-3, "/jobs", "cpu.max"};
+  EXPECT_GE(seconds_of(works, thousandth), 2);
+  EXPECT_GE(beside(works, works, thousandth).first, 2);
+  EXPECT_GE(beside(works, works, thousandth).second, 2);
+}
+
 TEST(Timing, OfAMachineThatIsBusyIsSaidOnce) {
   EXPECT_EQ(describe({}), "");
   EXPECT_EQ(describe({{"copies", 0.4}, {"adam of the host", 0.25}}),
@@ -238,7 +259,7 @@ TEST(Beside, HasBothDoneAtOnce) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         in_first = false;
       },
-      [&] { at_once += in_first ? 1 : 0; });
+      [&] { at_once += in_first ? 1 : 0; }, std::nullopt);
   EXPECT_GE(both.first, 1e-3);
   EXPECT_GT(both.second, 0);
   EXPECT_GT(firsts, 0);
@@ -247,8 +268,10 @@ TEST(Beside, HasBothDoneAtOnce) {
 
 TEST(Beside, EndsWithWhatEitherThrows) {
   const auto throws = [] { throw Error(Errc::kIo, "broken"); };
-  EXPECT_THROW(beside(throws, [] {}), Error);
-  EXPECT_THROW(beside([] {}, throws), Error);
+  EXPECT_THROW(beside(
+                   throws, [] {}, std::nullopt),
+               Error);
+  EXPECT_THROW(beside([] {}, throws, std::nullopt), Error);
 }
 
 TEST(Calibrate, CoresGiveToTwoWhatBothGotDoneOfThem) {
