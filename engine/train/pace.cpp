@@ -20,6 +20,9 @@ using Steps = std::deque<StepRecord>;
 
 /// A lane that was busy for longer by less than this share of what the step lost is not why.
 constexpr double kOfTheLoss = 0.1;
+/// Nor does it matter how slow a drive is that is busy for longer by less than this share of a
+/// step.
+constexpr double kOfTheStep = 0.02;
 
 struct DriveLane {
   std::size_t lane;
@@ -72,7 +75,7 @@ double forecast_rate(const Steps& steps, std::size_t drive) {
 }
 
 constexpr const char* kSlowDrives =
-    "the drive's cache is full, it is hot, or something else uses it";
+    "the drive's cache is full, it is hot, or something else uses it or the processor";
 
 /// What takes longer on a lane than it did at the start, and what may be the reason.
 const char* why_busy(LaneKind lane) {
@@ -110,7 +113,7 @@ std::string waits(const Steps& steps) {
   }
   const auto most =
       std::ranges::max_element(waited, {}, &std::map<std::string, double>::value_type::second);
-  std::string text = "no lane was busy for longer than forecast";
+  std::string text = "no lane was busy for so much longer than forecast";
   if (most == waited.end()) return text;
   return text + fmt::format("; {}, the busiest of the forecast, waited for {} most: {}",
                             busiest->lane, most->first,
@@ -175,7 +178,8 @@ std::optional<std::string> Pace::slow_drive() {
   for (std::size_t i = 0; i < kDrives.size(); ++i) {
     const double now = rate(steps_, kDrives[i]);
     const Known had = known(i);
-    if (now >= kSlowDrive * had.rate) continue;
+    const double lost_s = (1 - now / std::max(had.rate, now)) * busy_s(steps_, kDrives[i].lane);
+    if (now >= kSlowDrive * had.rate || lost_s < kOfTheStep * steps_.back().seconds) continue;
     drive_said_ = true;
     return fmt::format("{} moves {} while it is busy, {} {}: {}",
                        steps_.back().lanes[kDrives[i].lane].lane, gb_per_s(now), had.since,

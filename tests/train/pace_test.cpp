@@ -139,10 +139,11 @@ TEST(Pace, WhereNoLaneWasBusierTheBusiestOneSaysWhatItWaitedFor) {
   };
   for (const double compute_s : {0.9, 0.949}) {
     Pace pace;
-    EXPECT_THAT(feed(pace, kFewest, waiting(compute_s)),
-                ElementsAre("the step takes 1.50 s, 50% more than the forecast 1.00 s: no lane was "
-                            "busy for longer than forecast; compute, the busiest of the forecast, "
-                            "waited for h2d most: 0.400 s"));
+    EXPECT_THAT(
+        feed(pace, kFewest, waiting(compute_s)),
+        ElementsAre("the step takes 1.50 s, 50% more than the forecast 1.00 s: no lane was "
+                    "busy for so much longer than forecast; compute, the busiest of the forecast, "
+                    "waited for h2d most: 0.400 s"));
   }
   Pace pace;
   EXPECT_THAT(feed(pace, kFewest, waiting(0.951)),
@@ -198,7 +199,7 @@ TEST(DrivePace, OneThatIsSlowFromTheStartIsSlowerThanForecast) {
   EXPECT_THAT(
       feed(pace, 100, hidden(LaneKind::kNvmeWrite, 0.5 / 0.5)),
       ElementsAre("nvme-write moves 1 GB/s while it is busy, forecast 2 GB/s: the drive's cache is "
-                  "full, it is hot, or something else uses it"));
+                  "full, it is hot, or something else uses it or the processor"));
   Pace unknown;
   EXPECT_THAT(feed(unknown, 100, unforecast(hidden(LaneKind::kNvmeWrite, 1))), IsEmpty());
 }
@@ -231,6 +232,15 @@ TEST(DrivePace, OneThatBecomesSlowIsSlowerThanBefore) {
     EXPECT_THAT(feed(pace, 100, then(0.4)),
                 ElementsAre(HasSubstr("nvme-read moves 2.5 GB/s while it is busy, before 5 GB/s")));
   }
+}
+
+/// 2% of a step is the limit.
+TEST(DrivePace, OneThatIsHardlyBusyMayBeAsSlowAsItLikes) {
+  const auto then = [](double busy_s) { return unforecast(hidden(LaneKind::kNvmeRead, busy_s)); };
+  Pace pace;
+  feed(pace, 30, then(0.01));
+  EXPECT_THAT(feed(pace, 100, then(0.029)), IsEmpty());
+  EXPECT_THAT(feed(pace, 100, then(0.031)), ElementsAre(HasSubstr("nvme-read moves 32.3 GB/s")));
 }
 
 TEST(DrivePace, OneThatMakesTheStepLateIsToldOnce) {
