@@ -150,6 +150,7 @@ Error refusal(const Plan& draft, const Search& found) {
   std::string below = table(draft);
   std::vector<std::string> also;
   if (found.fitting) {
+    if (tier == Tier::kNvme) text += ", free space there, name more tiers.nvme.paths";
     text += ", or set what stands below the table, which fits";
     below += "\n  set" + listed(draft, *found.fitting);
   } else {

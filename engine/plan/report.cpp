@@ -59,6 +59,16 @@ std::string traffic(const Plan& plan) {
   return text;
 }
 
+/// Of micro-batches as they are: smaller ones do not compute for so much shorter.
+std::string hidden(const Plan& plan) {
+  const auto& tokens = plan.forecast.hiding.tokens;
+  if (!tokens) return "with more tokens a step they only take longer than computing";
+  const auto each = static_cast<double>(plan.setup.micro_batch_tokens());
+  if (*tokens <= each) return "computing takes longer, of one micro-batch too";
+  return fmt::format("computing takes as long at {:.0f} tokens a step, {:.0f} in each micro-batch",
+                     *tokens, each);
+}
+
 /// In powers of ten, as the data sheets of drives have what wears them (TBW).
 std::string drives(const Plan& plan, std::optional<Bytes> endurance) {
   constexpr double kDay = 24 * 60 * 60;
@@ -72,10 +82,7 @@ std::string drives(const Plan& plan, std::optional<Bytes> endurance) {
   std::string text = fmt::format(
       "\ndrives: {:.3g} GB read and {:.3g} GB written each step, {:.3g} TB a day at that pace"
       "\ndrives: {:.3g} s of each step; {}",
-      read, written, 1e-3 * written / f.seconds() * kDay, f.hiding.drives_s,
-      f.hiding.tokens
-          ? fmt::format("computing takes as long at {:.0f} tokens a step", *f.hiding.tokens)
-          : "with more tokens a step they only take longer than computing");
+      read, written, 1e-3 * written / f.seconds() * kDay, f.hiding.drives_s, hidden(plan));
   if (endurance && written > 0) {
     const double steps = std::floor(1e-9 * static_cast<double>(*endurance) / written);
     text += fmt::format(

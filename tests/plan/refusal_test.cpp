@@ -62,6 +62,15 @@ TEST(Refusal, NamesEveryTierThatIsTooSmall) {
                     ContainsRegex("nvme .* 16\\.0 KiB\n")));
 }
 
+TEST(Refusal, OfADriveThatIsTooSmallSaysWhatGivesItMore) {
+  const auto setup = setup_of({});
+  Limits limits = kPlenty;
+  limits.tiers[index(Tier::kNvme)] = require_minimum(setup, kPlenty, 0)[index(Tier::kNvme)] - 1;
+  EXPECT_THAT(refusal(setup, limits),
+              HasSubstr("raise tiers.nvme.limit, free space there, name more tiers.nvme.paths, or "
+                        "set what stands below the table"));
+}
+
 /// Where the device computes in host memory, what one tier gives up the other one needs.
 TEST(Refusal, CountsOneMemoryOnce) {
   const auto setup = setup_of({.state = OptimizerHome::kCpu});

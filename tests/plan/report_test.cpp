@@ -89,12 +89,15 @@ TEST(Report, SaysWhatDrivesMoveAndAreWornByAndWhereThatIsHidden) {
   plan.lanes = schedule::make_lanes();
   plan.programs.step = step;
   plan.forecast = {10, "nvme-write", 0.9, {9, 12345.4}};
+  plan.setup.micro_batch_size = 2;
+  plan.setup.seq_len = 512;
   const std::string first =
       "bound nvme-write 90%, optimizer.update end\n"
       "drives: 7 GB read and 5 GB written each step, 43.2 TB a day at that pace\n"
       "drives: 9 s of each step; ";
   EXPECT_THAT(report(plan),
-              ::testing::EndsWith(first + "computing takes as long at 12345 tokens a step"));
+              ::testing::EndsWith(first + "computing takes as long at 12345 tokens a step, 1024 in "
+                                          "each micro-batch"));
   // 500 steps of 10 s.
   EXPECT_THAT(report(plan, Bytes{2'503'000'000'000}),
               ::testing::EndsWith("\ndrives: 2503GB of writes are used up after 500 steps, 0.0579 "
@@ -103,6 +106,9 @@ TEST(Report, SaysWhatDrivesMoveAndAreWornByAndWhereThatIsHidden) {
   EXPECT_THAT(
       report(plan),
       ::testing::EndsWith(first + "with more tokens a step they only take longer than computing"));
+  plan.forecast.hiding.tokens = 1024;
+  EXPECT_THAT(report(plan),
+              ::testing::EndsWith(first + "computing takes longer, of one micro-batch too"));
 }
 
 TEST(Report, ListsThePoolsThatBytesMoveThrough) {
