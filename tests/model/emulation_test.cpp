@@ -15,6 +15,7 @@
 #include "engine/model/fused/sums.h"
 #include "engine/model/row_kernels.h"
 #include "harness.h"
+#include "rows_oracle.h"
 #include "tests/model/emulated/launch.h"
 
 namespace sluice::model {
@@ -29,12 +30,6 @@ at::Tensor fp64(const at::Tensor& t) {
 std::vector<at::Tensor> gradients(const at::Tensor& of, const std::vector<at::Tensor>& by,
                                   const at::Tensor& dof) {
   return torch::autograd::grad({of}, by, {dof.to(at::kDouble)});
-}
-
-/// Half the distance of neighbours, relative: what one rounding costs.
-double unit(at::ScalarType dtype) {
-  if (dtype == at::kFloat) return std::ldexp(1.0, -24);
-  return std::ldexp(1.0, dtype == at::kHalf ? -11 : -8);
 }
 
 /// Of a value that is rounded once to `dtype`, after an fp32 calculation of a dozen roundings at

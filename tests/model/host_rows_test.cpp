@@ -1,8 +1,7 @@
 // The host's kernels for rows: in fp32 beside fp64, within what their roundings allow; in 16 bits
 // the bits of fp32, rounded once; and the same bits on every instruction set, for every number of
-// threads.
+// threads. Norms: host_norm_test.cpp.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +12,9 @@
 #include "engine/model/host/rows.h"
 #include "engine/model/row_kernels.h"
 #include "engine/model/softmax.h"
+#include "every_isa.h"
 #include "harness.h"
+#include "rows_oracle.h"
 
 namespace sluice::model {
 namespace {
@@ -21,114 +22,13 @@ namespace {
 using shape::Activation;
 
 constexpr std::int64_t kRowWidths[] = {1, 3, 63, 64, 65, 100, 768, 1000};
-constexpr std::int64_t kRows = 70;  // three parts of a sum over rows
-const double kUnit = std::ldexp(1.0, -24);
-
-/// Each element is off by no more than so many roundings of what it is made of.
-void expect_within(const at::Tensor& got, const at::Tensor& exact, double roundings,
-                   const at::Tensor& made_of) {
-  const at::Tensor off = (got.to(at::kDouble) - exact).abs();
-  const at::Tensor allowed = made_of.abs() * (roundings * kUnit);
-  EXPECT_TRUE((off <= allowed).all().item<bool>())
-      << "off by " << (off / allowed).max().item<double>() << " of what is allowed";
-}
+constexpr std::int64_t kRows = 70;
+const double kUnit = unit(at::kFloat);
 
 /// Roundings on top of each other in the sum of a row: its rounds of 64, what is left of one, and
 /// the fold of 64 lanes.
 double depth(std::int64_t width) {
   return static_cast<double>(width / 64) + 4 + 6;
-}
-
-at::Tensor mean_of(const at::Tensor& t) {
-  return t.mean({1}, /*keepdim=*/true);
-}
-
-struct NormCase {
-  NormCase(std::int64_t width, bool has_bias) {
-    // Such that a row's spread is about its mean: less would be cancelled away.
-    const at::Tensor signs = at::arange(width).remainder(2).mul(2).sub(1);
-    x = signs + 0.25 * random({kRows, width}, at::kFloat, 1) + 0.5;
-    gain = random({width}, at::kFloat, 2), dy = random({kRows, width}, at::kFloat, 3);
-    plus = random({kRows, width}, at::kFloat, 4);
-    if (has_bias) bias = random({width}, at::kFloat, 5);
-  }
-  NormCase(const NormCase& c, at::ScalarType dtype)
-      : x(c.x.to(dtype)), gain(c.gain.to(dtype)), dy(c.dy.to(dtype)), plus(c.plus.to(dtype)) {
-    if (c.bias.defined()) bias = c.bias.to(dtype);
-  }
-  at::Tensor x, gain, bias, dy, plus;
-};
-
-/// y, dx, dgain and, of a layer norm, dbias.
-std::vector<at::Tensor> norm_both_ways(const NormCase& c) {
-  const Normed normed = norm_rows(c.x, c.gain, c.bias, 1e-5);
-  const auto poison = [](const at::Tensor& like) {
-    return poisoned(like.sizes(), like.scalar_type());
-  };
-  const NormGradients to{poison(c.gain), c.bias.defined() ? poison(c.bias) : c.bias, poison(c.x)};
-  norm_rows_backward(c.x, normed, c.gain, c.dy, c.plus, to);
-  std::vector<at::Tensor> all{normed.y_NH, to.out_dx_NH, to.out_dgain_H};
-  if (c.bias.defined()) all.push_back(to.out_dbias_H);
-  return all;
-}
-
-std::vector<NormCase> norm_cases() {
-  std::vector<NormCase> cases;
-  for (const std::int64_t width : kRowWidths) {
-    for (const bool has_bias : {false, true}) cases.emplace_back(width, has_bias);
-  }
-  return cases;
-}
-
-// x - mean is off by the depth of its sum, so is xhat beside 1 (rows are such), and rstd twice:
-// with the sum of squares. A gradient is a few products and two more sums of these.
-TEST(HostRows, NormsAreExactToTheirRoundings) {
-  for (const NormCase& c : norm_cases()) {
-    const std::int64_t width = c.x.size(1);
-    SCOPED_TRACE(testing::Message() << width << (c.bias.defined() ? ", a bias" : ""));
-    const auto got = norm_both_ways(c);
-    const at::Tensor x = c.x.to(at::kDouble), gain = c.gain.to(at::kDouble);
-    const at::Tensor dy = c.dy.to(at::kDouble), plus = c.plus.to(at::kDouble), g = dy * gain;
-    const at::Tensor middle = c.bias.defined() ? x - mean_of(x) : x;
-    const at::Tensor rstd = (mean_of(middle.square()) + 1e-5).rsqrt(), hat = middle * rstd;
-    at::Tensor y = hat * gain, dx = g - hat * mean_of(g * hat);
-    if (c.bias.defined()) y = y + c.bias, dx = dx - mean_of(g);
-    dx = dx * rstd + plus;
-
-    const double d = depth(width), rows = 32 + 3 + 2;
-    const at::Tensor most = hat.abs() + mean_of(x.abs()) * rstd;
-    at::Tensor of_y = most * gain.abs();
-    if (c.bias.defined()) of_y = of_y + c.bias.abs();
-    expect_within(got[0], y, 3 * d + 8, of_y);
-    const at::Tensor of_dx = rstd * (g.abs() + mean_of(g.abs()) + most * mean_of(g.abs() * most));
-    expect_within(got[1], dx, 4 * d + 20, of_dx + plus.abs());
-    expect_within(got[2], (dy * hat).sum(0), 3 * d + 8 + rows, (dy.abs() * most).sum(0));
-    if (c.bias.defined()) expect_within(got[3], dy.sum(0), rows, dy.abs().sum(0));
-  }
-}
-
-TEST(HostRows, NormsIn16BitsAreThoseInFp32RoundedOnce) {
-  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
-    for (const NormCase& c : norm_cases()) {
-      const NormCase narrow(c, dtype);
-      const auto got = norm_both_ways(narrow), wide = norm_both_ways({narrow, at::kFloat});
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        EXPECT_TRUE(same_bits(got[i], wide[i].to(dtype))) << i << " of " << c.x.sizes();
-      }
-    }
-  }
-}
-
-TEST(HostRows, AGradientMayLieWhereItCameFrom) {
-  const NormCase c(100, true);
-  const at::Tensor apart = norm_both_ways(c)[1];
-  const Normed normed = norm_rows(c.x, c.gain, c.bias, 1e-5);
-  for (const bool in_dy : {false, true}) {
-    const at::Tensor dy = c.dy.clone(), plus = c.plus.clone();
-    const at::Tensor dgain = at::empty_like(c.gain), dbias = at::empty_like(c.bias);
-    norm_rows_backward(c.x, normed, c.gain, dy, plus, {dgain, dbias, in_dy ? dy : plus});
-    EXPECT_TRUE(same_bits(in_dy ? dy : plus, apart));
-  }
 }
 
 /// Some of all floats, in order of their bits: NaN, infinities, and what is below normal too.
@@ -346,9 +246,6 @@ TEST(HostRows, ALogitThatIsNotFiniteGivesNoFiniteLoss) {
 /// What every kernel gives, one after the other.
 std::vector<at::Tensor> everything(at::ScalarType dtype) {
   std::vector<at::Tensor> all;
-  for (const NormCase& c : norm_cases()) {
-    for (const at::Tensor& t : norm_both_ways({c, dtype})) all.push_back(t);
-  }
   const at::Tensor floats = all_floats().to(dtype).view({1, -1});
   for (const Activation activation :
        {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh}) {
@@ -372,27 +269,9 @@ std::vector<at::Tensor> everything(at::ScalarType dtype) {
 }
 
 TEST(HostRows, HaveTheSameBitsOnEveryInstructionSetAndForEveryNumberOfThreads) {
-  const int before = at::get_num_threads();
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    at::set_num_threads(1);
-    const auto expected = everything(dtype);
-    for (const rows::Isa& isa : rows::available_isas()) {
-      rows::use(isa);
-      for (int threads = 1; threads <= 4; ++threads) {
-        at::set_num_threads(threads);
-        const auto got = everything(dtype);
-        for (std::size_t i = 0; i < got.size(); ++i) {
-          // Which of several NaNs an operation passes on is up to the processor.
-          const at::Tensor finite = expected[i].isnan().logical_not();
-          EXPECT_TRUE(same_bits(got[i].isnan().logical_not(), finite));
-          EXPECT_TRUE(same_bits(got[i].masked_select(finite), expected[i].masked_select(finite)))
-              << isa.name << ", " << threads << " threads, " << i;
-        }
-      }
-    }
-    rows::use(rows::available_isas().front());
+    expect_same_bits_on_every_isa([&] { return everything(dtype); });
   }
-  at::set_num_threads(before);
 }
 
 }  // namespace
