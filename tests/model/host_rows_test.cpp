@@ -2,14 +2,17 @@
 // the bits of fp32, rounded once; and the same bits on every instruction set, for every number of
 // threads. Norms: host_norm_test.cpp.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "engine/model/host/isa.h"
 #include "engine/model/host/rows.h"
+#include "engine/model/host/shared_out.h"
 #include "engine/model/row_kernels.h"
 #include "engine/model/softmax.h"
 #include "every_isa.h"
@@ -161,6 +164,23 @@ TEST(HostRows, SumsAreExactToTheirRoundings) {
       expect_within(out, t.to(at::kDouble).sum(0), part + 128, t.to(at::kDouble).abs().sum(0));
     }
   }
+}
+
+// Enough parts and columns that each of these threads has some.
+TEST(HostRows, AFoldOfPartsTakesThemInOrderWhereverItsColumnsAreCut) {
+  constexpr std::int64_t kParts = 128, kWidth = 1003;
+  const at::Tensor parts = random({kParts, kWidth}, at::kFloat, 1), sum = parts[0].clone();
+  for (std::int64_t part = 1; part < kParts; ++part) sum.add_(parts[part]);
+  on_every_isa({1, 2, 3, 7}, [&] {
+    std::atomic<int> ranges = 0;
+    rows::share_out(kWidth, kParts, [&](rows::Range) { ++ranges; });
+    EXPECT_EQ(ranges, at::get_num_threads());
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      const at::Tensor out = poisoned({kWidth}, dtype);
+      rows::fold_rows(parts, out);
+      EXPECT_TRUE(same_bits(out, sum.to(dtype))) << dtype;
+    }
+  });
 }
 
 TEST(HostRows, ARowOfATableSumsItsPlacesInAscendingOrder) {
