@@ -60,6 +60,37 @@ struct Exact {
   }
 };
 
+/// How far floats may be from Exact after the same updates: running error analysis (Higham,
+/// Accuracy and Stability of Numerical Algorithms, 3.3). Each operation of [Note: Adam arithmetic]
+/// passes on the errors of what it takes, times its derivative, and adds a unit roundoff of its
+/// result. c1, c2 and decay were rounded once; step by the bias correction too, and scale2 by half
+/// of that one. To first order: kRest covers products of errors, each below a thousandth, and those
+/// of double.
+struct Bound {
+  static constexpr double kUnit = 0x1p-24, kRest = 1.01;
+  double master = 0, m = 0, v = 0;
+
+  /// Exact values before and after update t.
+  void update(const Hyper& h, const Exact& before, const Exact& after, double gradient, int t) {
+    const bool adamw = h.mode == Mode::kAdamW;
+    const double l2 = adamw ? 0 : h.weight_decay;
+    const double decay = adamw ? double{h.lr} * double{h.weight_decay} : 0;
+    const double beta1 = h.beta1, beta2 = h.beta2, c1 = 1 - beta1, c2 = 1 - beta2;
+    const double clipped = gradient * h.clip, g = std::abs(clipped + l2 * before.master);
+    const double of_g = l2 * master + kUnit * (std::abs(clipped) + g);
+    m = beta1 * m + c1 * of_g + kUnit * (beta1 * std::abs(before.m) + c1 * g + std::abs(after.m));
+    v = beta2 * v + 2 * c2 * g * of_g + kUnit * (beta2 * before.v + 2 * c2 * g * g + after.v);
+    const double root = std::sqrt(after.v / (1 - std::pow(beta2, t))), divisor = root + h.eps;
+    const double of_divisor = root * (v / (2 * after.v) + 2.5 * kUnit) + kUnit * divisor;
+    const double ratio = std::abs(after.m) / divisor;
+    const double of_ratio = m / divisor + ratio * (of_divisor / divisor + kUnit);
+    const double step = h.lr / (1 - std::pow(beta1, t));
+    master += step * (of_ratio + 2 * kUnit * ratio) +
+              decay * (master + 2 * kUnit * std::abs(before.master)) +
+              kUnit * (std::abs(after.master - before.master) + std::abs(after.master));
+  }
+};
+
 /// The sum of squares of one grain: 16 lanes, then a tree.
 inline double sum_squares(std::span<const float> grain) {
   double lanes[16] = {};

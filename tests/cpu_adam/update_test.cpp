@@ -116,20 +116,24 @@ TEST_P(AdamIsa, FollowsThePapersFormulaInDoubleOverManySteps) {
     std::normal_distribution<float> normal;
     std::vector<float> master(kCount), m(kCount), v(kCount), gradient(kCount);
     std::vector<oracle::Exact> exact;
+    std::vector<oracle::Bound> bound(kCount);
     for (float& x : master) exact.push_back({.master = double{x = normal(random)}});
     Hyper hyper = some_hyper(mode);
     hyper.lr = 1e-2F;
     for (int t = 1; t <= 100; ++t) {
       hyper.bias_correction1 = bias_correction(hyper.beta1, static_cast<std::uint64_t>(t));
       hyper.bias_correction2 = bias_correction(hyper.beta2, static_cast<std::uint64_t>(t));
-      for (std::size_t i = 0; i < kCount; ++i) {
-        gradient[i] = normal(random);
-        exact[i].update(hyper, double{gradient[i]}, t);
-      }
+      for (float& g : gradient) g = normal(random);
       adam.update(hyper, {master, m, v}, std::span<const float>(gradient), std::monostate{});
-    }
-    for (std::size_t i = 0; i < kCount; ++i) {
-      ASSERT_NEAR(master[i], exact[i].master, 1e-5) << "element " << i;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        SCOPED_TRACE(testing::Message() << "update " << t << ", element " << i);
+        const oracle::Exact before = exact[i];
+        exact[i].update(hyper, double{gradient[i]}, t);
+        bound[i].update(hyper, before, exact[i], double{gradient[i]}, t);
+        ASSERT_NEAR(m[i], exact[i].m, oracle::Bound::kRest * bound[i].m);
+        ASSERT_NEAR(v[i], exact[i].v, oracle::Bound::kRest * bound[i].v);
+        ASSERT_NEAR(master[i], exact[i].master, oracle::Bound::kRest * bound[i].master);
+      }
     }
   }
 }
