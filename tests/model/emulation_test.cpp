@@ -1,11 +1,11 @@
-// The bodies of the device's kernels, run one thread after the other, against the host's functions
-// and against fp64.
+// The bodies of the device's kernels, run one thread after the other: as exact as their roundings
+// allow, or with the bits of the host's functions.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
-#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "engine/model/fused/activation.h"
 #include "engine/model/fused/lookup.h"
@@ -23,87 +23,46 @@ namespace {
 
 constexpr emulated::Launch kLaunch;
 
-at::Tensor fp64(const at::Tensor& t) {
-  return t.to(at::kDouble).clone().requires_grad_(true);
-}
-
-std::vector<at::Tensor> gradients(const at::Tensor& of, const std::vector<at::Tensor>& by,
-                                  const at::Tensor& dof) {
-  return torch::autograd::grad({of}, by, {dof.to(at::kDouble)});
-}
-
-/// Of a value that is rounded once to `dtype`, after an fp32 calculation of a dozen roundings at
-/// the most, with sums of so many terms in a tree: their error grows with its depth, which 16 is
-/// more than.
-double bound(at::ScalarType dtype) {
-  return unit(dtype) + 30 * unit(at::kFloat);
+/// Roundings on top of each other in the sum of a row: of a thread's elements, in whole packs, and
+/// of two folds of 32 lanes.
+double depth_on_device(std::int64_t width) {
+  return std::ceil(static_cast<double>(width) / (width <= 1024 ? 32 : 256)) + 8 + 2 * 5;
 }
 
 class Emulated : public ::testing::TestWithParam<at::ScalarType> {
  protected:
   const at::ScalarType dtype = GetParam();
 
-  /// The host's bodies round once too (host_rows_test.cpp).
-  void expect_near(const at::Tensor& emulated, const at::Tensor& host, const at::Tensor& exact) {
-    EXPECT_EQ(emulated.scalar_type(), dtype);
-    EXPECT_LT(relative_error(emulated, exact), bound(dtype));
-    EXPECT_LT(relative_error(emulated, host), 2 * bound(dtype));
+  /// `of`: the magnitudes of what it is made of, each times its roundings.
+  void expect_off_by(const at::Tensor& of, const at::Tensor& got, const at::Tensor& exact) {
+    EXPECT_EQ(got.scalar_type(), dtype);
+    expect_within(got, exact, 1, of);
   }
 };
 
 // Narrow and wide, of whole packs and not: a warp and a block to a row, 16 bytes and one element at
-// a time.
-constexpr std::int64_t kWidths[] = {40, 63, 1024, 2056, 3001};
-
-TEST_P(Emulated, NormsAreThoseOfTheHost) {
-  for (const std::int64_t width : kWidths) {
+// a time. The gradient may be in fp32 beside narrower numbers.
+TEST_P(Emulated, NormsAreExactToTheirRoundings) {
+  constexpr std::int64_t kRows = 77;  // three parts of a sum over rows, of 32 at the most
+  for (const std::int64_t width : {40, 63, 1024, 2056, 3001}) {
     for (const bool has_bias : {false, true}) {
-      SCOPED_TRACE(testing::Message() << width << (has_bias ? ", a bias" : ""));
-      constexpr std::int64_t kRows = 77;
-      const at::Tensor x = random({kRows, width}, dtype, 1) + 0.5;
-      const at::Tensor gain = random({width}, dtype, 2), dy = random({kRows, width}, dtype, 3);
-      const at::Tensor bias = has_bias ? random({width}, dtype, 4) : at::Tensor();
-      const Normed normed = fused::norm_rows(kLaunch, x, gain, bias, 1e-5);
-      const Normed host = norm_rows(x, gain, bias, 1e-5);
-      const at::Tensor plus = has_bias ? random({kRows, width}, dtype, 5) : at::Tensor();
-      const auto backward = [&](auto function) {
-        std::vector<at::Tensor> all{at::empty_like(x), at::empty_like(gain),
-                                    has_bias ? at::empty_like(bias) : bias};
-        function(NormGradients{all[1], all[2], all[0]});
-        return all;
-      };
-      const auto emulated = backward([&](const NormGradients& to) {
-        fused::norm_rows_backward(kLaunch, x, normed, gain, dy, plus, to);
-      });
-      const auto on_host = backward(
-          [&](const NormGradients& to) { norm_rows_backward(x, host, gain, dy, plus, to); });
-
-      std::vector<at::Tensor> leaves{fp64(x), fp64(gain)};
-      if (has_bias) leaves.push_back(fp64(bias));
-      const at::Tensor middle =
-          has_bias ? leaves[0] - leaves[0].mean({1}, /*keepdim=*/true) : leaves[0];
-      const at::Tensor squares = middle.square().mean({1}, /*keepdim=*/true);
-      at::Tensor y = middle * (squares + 1e-5).rsqrt() * leaves[1];
-      if (has_bias) y = y + leaves[2];
-      expect_near(normed.y_NH, host.y_NH, y);
-      auto exact = gradients(y, leaves, dy);
-      if (has_bias) exact[0] = exact[0] + plus;
-      for (std::size_t i = 0; i < exact.size(); ++i) expect_near(emulated[i], on_host[i], exact[i]);
-      EXPECT_LT(relative_error(normed.rstd_N1, host.rstd_N1), bound(at::kFloat));
+      for (const at::ScalarType dy_dtype : {dtype, at::kFloat}) {
+        SCOPED_TRACE(testing::Message() << width << (has_bias ? ", a bias" : "") << dy_dtype);
+        NormCase c;
+        c.x = random({kRows, width}, dtype, 1) + 0.5, c.gain = random({width}, dtype, 2);
+        c.dy = random({kRows, width}, dy_dtype, 3);
+        if (has_bias) c.bias = random({width}, dtype, 4), c.plus = random({kRows, width}, dtype, 5);
+        const auto like = [&](const at::Tensor& t) { return poisoned(t.sizes(), dtype); };
+        const NormGradients to{like(c.gain), has_bias ? like(c.bias) : c.bias, like(c.x)};
+        const Normed normed = fused::norm_rows(kLaunch, c.x, c.gain, c.bias, 1e-5);
+        fused::norm_rows_backward(kLaunch, c.x, normed, c.gain, c.dy, c.plus, to);
+        std::vector<at::Tensor> all{normed.y_NH, to.out_dx_NH, to.out_dgain_H};
+        if (has_bias) all.push_back(to.out_dbias_H);
+        for (const at::Tensor& t : all) EXPECT_EQ(t.scalar_type(), dtype);
+        expect_norm(all, c, {.row = depth_on_device(width), .column = 32 + 3});
+      }
     }
   }
-}
-
-TEST_P(Emulated, ANormTakesAnFp32GradientBesideANarrowerInput) {
-  const at::Tensor x = random({9, 1032}, dtype, 1), gain = random({1032}, dtype, 2);
-  const at::Tensor dy = random({9, 1032}, at::kFloat, 3);
-  const Normed normed = fused::norm_rows(kLaunch, x, gain, {}, 1e-5);
-  const NormGradients to{at::empty_like(gain), {}, at::empty_like(x)};
-  const NormGradients on_host{at::empty_like(gain), {}, at::empty_like(x)};
-  fused::norm_rows_backward(kLaunch, x, normed, gain, dy, {}, to);
-  norm_rows_backward(x, normed, gain, dy, {}, on_host);
-  EXPECT_LT(relative_error(to.out_dx_NH, on_host.out_dx_NH), 2 * bound(dtype));
-  EXPECT_LT(relative_error(to.out_dgain_H, on_host.out_dgain_H), 2 * bound(dtype));
 }
 
 // Products and sums of the same fp32 numbers, in the same order: the same bits.
@@ -124,60 +83,89 @@ TEST_P(Emulated, HeadsTurnWithTheHostsBits) {
     const at::Tensor cosine = (angle.to(at::kDouble).cos() * 0.75).view(sizes);
     const at::Tensor sine = (angle.to(at::kDouble).sin() * 0.75).view(sizes);
     // The function errs by less than a place, which is two roundings, and the factor rounds once.
-    const double most = 3 * unit(at::kFloat);
-    EXPECT_LT(relative_error(host.cos_BS1P, cosine), most);
-    EXPECT_LT(relative_error(host.sin_BS1P, sine), most);
+    expect_within(host.cos_BS1P, cosine, 3, cosine);
+    expect_within(host.sin_BS1P, sine, 3, sine);
     for (const at::Tensor& f : {frequencies, of_tokens}) {
       const Rotary turns = fused::turns_of(kLaunch, positions, f, 0.75);
-      EXPECT_LT(relative_error(turns.cos_BS1P, cosine), most);
-      EXPECT_LT(relative_error(turns.sin_BS1P, sine), most);
+      expect_within(turns.cos_BS1P, cosine, 3, cosine);
+      expect_within(turns.sin_BS1P, sine, 3, sine);
     }
   }
 }
 
-at::Tensor exact_activation(shape::Activation activation, const at::Tensor& x) {
-  if (activation == shape::Activation::kSilu) return x * x.sigmoid();
-  if (activation == shape::Activation::kGelu) return x * 0.5 * (1 + (x / std::sqrt(2.0)).erf());
-  return x * 0.5 * (1 + (std::sqrt(2 / M_PI) * (x + 0.044715 * x.pow(3))).tanh());
+/// An activation and its slope, and how far units of fp32 may take each.
+struct Curve {
+  at::Tensor value, slope, of_value, of_slope;
+};
+
+// 1 / (1 + exp(-x)): exp is off by less than a place, which is two roundings, and there are two.
+Curve silu_of(const at::Tensor& x) {
+  const at::Tensor s = x.sigmoid(), other = (-x).sigmoid(), inner = (1 + x * other).abs();
+  const at::Tensor of_s = s * (2 * other + 2);
+  return {x * s, s * (1 + x * other), x.abs() * (of_s + s),
+          of_s * inner + s * (x.abs() * (of_s + 2 * other) + 2 * inner)};
 }
 
-TEST_P(Emulated, ActivationsAreThoseOfTheHost) {
+// (1 + erf(z)) / 2: z was rounded twice, erf is off by less than a place. The bell's exponent was
+// rounded once, exp is off by less than a place, and three roundings more go with it.
+Curve gelu_of(const at::Tensor& x) {
+  const at::Tensor z = x / std::sqrt(2.0), half = z.square(), bell = (-half).exp();
+  const at::Tensor below = (-z).erfc() / 2, along = x * bell / std::sqrt(2 * M_PI);
+  const at::Tensor of_below = 2 * z.abs() * bell / std::sqrt(M_PI) + z.erf().abs() + below;
+  const at::Tensor slope = below + along;
+  return {x * below, slope, x.abs() * (of_below + below),
+          of_below + along.abs() * (half + 5) + slope.abs()};
+}
+
+// (1 + tanh(v)) / 2: v and its slope are off by seven roundings, tanh by less than two places.
+Curve gelu_tanh_of(const at::Tensor& x) {
+  const double scale = std::sqrt(2 / M_PI), cube = 0.044715;
+  const at::Tensor v = scale * (x + cube * x.pow(3)), t = v.tanh(), rest = 1 - t.square();
+  const at::Tensor below = (2 * v).sigmoid(), dv = scale * (1 + 3 * cube * x.square());
+  const at::Tensor of_t = 7 * v.abs() * rest + 4 * t.abs(), of_below = of_t / 2 + below;
+  const at::Tensor of_rest = 2 * t.abs() * of_t + t.square() + rest;
+  const at::Tensor slope = below + x / 2 * rest * dv;
+  return {x * below, slope, x.abs() * (of_below + below),
+          of_below + x.abs() / 2 * dv * (of_rest + 9 * rest) + slope.abs()};
+}
+
+TEST_P(Emulated, ActivationsAreExactToTheirRoundings) {
   using shape::Activation;
-  for (const Activation activation :
-       {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh}) {
+  const std::pair<Activation, Curve (*)(const at::Tensor&)> all[] = {
+      {Activation::kSilu, silu_of},
+      {Activation::kGelu, gelu_of},
+      {Activation::kGeluTanh, gelu_tanh_of}};
+  for (const auto& [activation, curve_of] : all) {
     for (const std::int64_t width : {64, 33}) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(activation) << ", " << width);
       const at::Tensor gate = random({7, width}, dtype, 1) * 2, up = random({7, width}, dtype, 2);
       const at::Tensor dy = random({7, width}, dtype, 3);
-      const at::Tensor leaf_gate = fp64(gate), leaf_up = fp64(up);
+      const at::Tensor u = up.to(at::kDouble), d = dy.to(at::kDouble);
 
-      const at::Tensor y = exact_activation(activation, leaf_gate) * leaf_up;
-      expect_near(fused::activate(kLaunch, activation, {gate, up}),
-                  activate(activation, {gate, up}), y);
-      const MlpInputs d = fused::activate_backward(kLaunch, activation, {gate, up}, dy.clone());
-      const MlpInputs host = activate_backward(activation, {gate, up}, dy.clone());
-      const auto exact = gradients(y, {leaf_gate, leaf_up}, dy);
-      expect_near(d.gate_NI, host.gate_NI, exact[0]);
-      expect_near(d.up_NI, host.up_NI, exact[1]);
+      const Curve c = curve_of(gate.to(at::kDouble));
+      const MlpInputs by = fused::activate_backward(kLaunch, activation, {gate, up}, dy.clone());
+      expect_off_by(u * (c.of_value + c.value.abs()),
+                    fused::activate(kLaunch, activation, {gate, up}), c.value * u);
+      expect_off_by(d * u * (c.of_slope + 2 * c.slope.abs()), by.gate_NI, d * u * c.slope);
+      expect_off_by(d * (c.of_value + c.value.abs()), by.up_NI, d * c.value);
 
-      const at::Tensor plain = exact_activation(activation, leaf_up);
-      expect_near(fused::activate(kLaunch, activation, {{}, up}), activate(activation, {{}, up}),
-                  plain);
-      const MlpInputs dplain = fused::activate_backward(kLaunch, activation, {{}, up}, dy.clone());
-      EXPECT_FALSE(dplain.gate_NI.defined());
-      expect_near(dplain.up_NI, activate_backward(activation, {{}, up}, dy.clone()).up_NI,
-                  gradients(plain, {leaf_up}, dy)[0]);
+      const Curve plain = curve_of(u);
+      const MlpInputs alone = fused::activate_backward(kLaunch, activation, {{}, up}, dy.clone());
+      EXPECT_FALSE(alone.gate_NI.defined());
+      expect_off_by(plain.of_value, fused::activate(kLaunch, activation, {{}, up}), plain.value);
+      expect_off_by(d * (plain.of_slope + plain.slope.abs()), alone.up_NI, d * plain.slope);
     }
   }
 }
 
 TEST_P(Emulated, RowsAreSummed) {
   for (const std::int64_t rows : {1, 31, 33, 5000}) {
-    const at::Tensor t = random({rows, 37}, dtype, 1);
-    const at::Tensor out = at::empty({37}, t.options()), host = at::empty({37}, t.options());
+    const at::Tensor t = random({rows, 37}, dtype, 1), out = poisoned({37}, dtype);
     fused::sum_rows(kLaunch, t, out);
-    sum_rows(t, host);
-    expect_near(out, host, t.to(at::kDouble).sum(0));
+    const at::Tensor exact = t.to(at::kDouble);
+    // Parts of 32 rows, and their number.
+    const double roundings = 32 + std::ceil(static_cast<double>(rows) / 32);
+    expect_off_by(exact.abs().sum(0) * roundings, out, exact.sum(0));
   }
 }
 
@@ -202,17 +190,21 @@ TEST_P(Emulated, TablesAndTheirGradientsHaveTheHostsBits) {
   }
 }
 
-// Columns in parts, the last one shorter; more than a block's worth of packs in one part.
-TEST_P(Emulated, CrossEntropyIsThatOfPlainAutograd) {
+// Columns in parts, the last one shorter; more than a block's worth of packs in one part. An
+// exponent is off by 1 unit of itself, all that move a sum by no more than the range of logits, and
+// exp by 2. A sum moves with each pack of a thread, with the thread and with the part.
+TEST_P(Emulated, CrossEntropyIsExactToItsRoundings) {
   constexpr std::int64_t kTokens = 19, kVocab = 2503;
   const at::Tensor logits = random({kTokens, kVocab}, dtype, 1) * 3;
   at::Tensor targets = random_tokens({1, kTokens}, kVocab, 2);
   targets[0][4] = -100;
   const at::Tensor targets_N1 = targets.view({-1, 1});
-  const at::Tensor leaf = fp64(logits);
-  const at::Tensor picked = leaf.gather(1, targets_N1.clamp_min(0));
-  const at::Tensor losses = (leaf.logsumexp({1}, /*keepdim=*/true) - picked) * targets_N1.ge(0);
-  const at::Tensor exact = gradients(losses.sum(), {leaf}, number(0.25))[0];
+  const at::Tensor x = logits.to(at::kDouble), index = targets_N1.clamp_min(0);
+  const at::Tensor there = targets_N1.ge(0).to(at::kDouble);
+  const at::Tensor losses = (x.logsumexp({1}, /*keepdim=*/true) - x.gather(1, index)) * there;
+  const at::Tensor share = x.softmax(1) * there * 0.25;
+  const at::Tensor one = at::zeros_like(x).scatter_(1, index, 0.25 * there);
+  const double range = (x.max() - x.min()).item<double>();
 
   for (const std::int64_t chunk : {40, 97, 2048, 2503}) {
     SCOPED_TRACE(chunk);
@@ -234,9 +226,13 @@ TEST_P(Emulated, CrossEntropyIsThatOfPlainAutograd) {
       dlogits.narrow(1, columns.begin, columns.n)
           .copy_(fused::gradient(kLaunch, state, columns, part, number(0.25)));
     });
-    EXPECT_NEAR(loss.item<double>() / losses.sum().item<double>(), 1.0, bound(at::kFloat));
-    // exp() of fp32 differences of up to 20 is off by 20 roundings more.
-    EXPECT_LT(relative_error(dlogits, exact), bound(dtype) + 20 * unit(at::kFloat));
+    const auto parts = static_cast<double>(kVocab / chunk + 1);
+    const double of_sum = range + 2 + 4 * depth_on_device(chunk) + 3 + 4 * parts;
+    // log is off by a place of its own, and two sums of it are rounded.
+    const double most = range + std::log(kVocab);
+    EXPECT_NEAR(loss.item<double>(), losses.sum().item<double>(),
+                kTokens * (of_sum + 4 * most) * unit(at::kFloat));
+    expect_off_by((of_sum + range + 5) * (share + one), dlogits, share - one);
   }
 }
 
