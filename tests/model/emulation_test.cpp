@@ -47,7 +47,7 @@ TEST_P(Emulated, NormsAreExactToTheirRoundings) {
   for (const std::int64_t width : {40, 63, 1024, 2056, 3001}) {
     for (const bool has_bias : {false, true}) {
       for (const at::ScalarType dy_dtype : {dtype, at::kFloat}) {
-        SCOPED_TRACE(testing::Message() << width << (has_bias ? ", a bias" : "") << dy_dtype);
+        SCOPED_TRACE(testing::Message() << width << (has_bias ? ", a bias, " : ", ") << dy_dtype);
         NormCase c;
         c.x = random({kRows, width}, dtype, 1) + 0.5, c.gain = random({width}, dtype, 2);
         c.dy = random({kRows, width}, dy_dtype, 3);
