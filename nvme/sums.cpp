@@ -6,8 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "nvme/aligned.h"
-
 namespace sluice::nvme {
 namespace {
 

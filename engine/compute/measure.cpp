@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/clock.h"
 #include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/machine.h"
@@ -222,16 +221,16 @@ OpCost cost_of(gpu::Stream& stream, const Setup& setup, const train::Numerics& n
   const auto seconds_of_one = [&] {
     stream.run([&] { caches.clear(); });
     const gpu::Event begin = stream.record();
-    Nanos used = 0;  // where the device is the host
+    double used = 0;  // where the device is the host
     stream.run([&] {
-      const Nanos before = processor_ns();
+      const double before = processor_seconds();
       run_in(arena, setup, numerics, op.local());
-      used = processor_ns() - before;
+      used = processor_seconds() - before;
     });
     const gpu::Event end = stream.record();
     end.ticket().wait();
     const double seconds = std::max(gpu::seconds_between(begin, end), 1e-9);
-    return train::sustained(seconds, to_seconds(used), quota);
+    return train::sustained(seconds, used, quota);
   };
   const train::Timing time = wanted == Wanted::kTimeToo ? train::settled(seconds_of_one)
                                                         : train::Timing{seconds_of_one(), 0};

@@ -8,6 +8,7 @@
 #include <future>
 
 #include "engine/base/clock.h"
+#include "engine/base/machine.h"
 
 namespace sluice::train {
 namespace {
@@ -90,10 +91,11 @@ double sustained(double seconds, double processors, const std::optional<CpuQuota
 }
 
 double seconds_of(const std::function<void()>& work, const std::optional<CpuQuota>& quota) {
-  const Nanos begin = now_ns(), used = processor_ns();
+  const Nanos begin = now_ns();
+  const double used = processor_seconds();
   work();
   const double seconds = std::max(to_seconds(now_ns() - begin), 1e-9);
-  return sustained(seconds, to_seconds(processor_ns() - used), quota);
+  return sustained(seconds, processor_seconds() - used, quota);
 }
 
 Beside beside(const std::function<void()>& first, const std::function<void()>& second,
