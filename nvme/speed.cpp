@@ -43,23 +43,25 @@ constexpr double kSlowSeconds = 0.1;
 /// One file on one path, and what it is filled with.
 class Look {
  public:
-  Look(const std::string& path, const Options& options, Bytes stored)
+  Look(const std::string& path, const Options& options, Bytes stored,
+       std::shared_ptr<KernelSeam> seam)
       : most_(std::clamp<std::size_t>(stored / kLookedAt, kRequests, kMostFile)),
         slots_(std::min(most_, kMostMemory) / 2),
         memory_(allocate_aligned(2 * slots_ * kLookedAt)),
         file_(open_unnamed(nearest_existing(path), options.direct)) {
     std::memset(memory_.get(), 1, 2 * slots_ * kLookedAt);
     file_.preallocate(most_ * kLookedAt);
-    queue_ = make_queue(options, file_.caching());
+    queue_ = make_queue(options, file_.caching(), std::move(seam));
   }
 
   Rate rate(Op op) {
     const double one = single(op);
     Rate rate{static_cast<double>(kLookedAt) / one, 0};
     if (one > kSlowSeconds) return rate;
-    rate.together = sustained(op, 0, filled_, [this](double seconds, std::size_t done) {
+    const auto over = [this](double seconds, std::size_t done) {
       return seconds > kMostSeconds || (seconds > part() * kLeastSeconds && done >= enough());
-    });
+    };
+    rate.together = steadiest([&] { return sustained(op, 0, filled_, over); }).whole;
     rate.alone = std::min(rate.alone, rate.together);  // it came first: out of a cache, perhaps
     return rate;
   }
@@ -76,11 +78,16 @@ class Look {
         while (!ended.stop_requested()) beside();
       });
     }
-    auto written =
-        std::async(std::launch::async, [&] { return sustained(Op::kWrite, 0, filled_ / 2, over); });
-    const double read = sustained(Op::kRead, filled_ / 2, filled_ / 2, over);
-    return std::clamp(read / r + written.get() / w, kLeastOverlap, 2.0);
+    const Moved moved = steadiest([&] {
+      auto written = std::async(std::launch::async,
+                                [&] { return sustained(Op::kWrite, 0, filled_ / 2, over); });
+      const Moved read = sustained(Op::kRead, filled_ / 2, filled_ / 2, over) / r;
+      return read + written.get() / w;
+    });
+    return std::clamp(moved.whole, kLeastOverlap, 2.0);
   }
+  /// Of all that was looked at so far.
+  double spread() const { return spread_; }
   /// Space that was only reserved is paid for at the first write.
   void fill() {
     const Nanos begin = now_ns();
@@ -92,6 +99,31 @@ class Look {
   }
 
  private:
+  /// Bytes per second, or parts of a rate: in all of the time that was looked at, in its first
+  /// half of requests, and in the other.
+  struct Moved {
+    double whole = 0, first = 0, second = 0;
+
+    double spread() const { return std::max(first, second) / std::min(first, second) - 1; }
+    Moved operator/(double by) const { return {whole / by, first / by, second / by}; }
+    Moved operator+(const Moved& o) const {
+      return {whole + o.whole, first + o.first, second + o.second};
+    }
+  };
+
+  /// Looks once; once more while the halves lie apart.
+  template <class Once>
+  Moved steadiest(const Once& once) {
+    Moved best = once();
+    if (is_short()) return best;
+    for (int look = 1; look < kLooks && best.spread() > kSteady; ++look) {
+      const Moved next = once();
+      if (next.spread() < best.spread()) best = next;
+    }
+    spread_ = std::max(spread_, best.spread());
+    return best;
+  }
+
   template <class Work>
   static double seconds_of(const Work& work) {
     const Nanos begin = now_ns();
@@ -125,14 +157,15 @@ class Look {
   /// a tenth of a second says little in two of them. `over` is asked how long it has gone on, and
   /// how many requests that were.
   template <class Over>
-  double sustained(Op op, std::size_t first, std::size_t count, const Over& over) {
+  Moved sustained(Op op, std::size_t first, std::size_t count, const Over& over) {
     std::deque<Ticket> in_flight;
-    std::size_t asked = 0, done = 0;
+    std::size_t asked = 0;
     const Nanos begin = now_ns();
-    Nanos from = 0, now = begin;
+    Nanos now = begin;
+    std::vector<Nanos> done;  // when each was, the first of them before those that count
     const auto enough = [&] {
-      if (from == 0 || done < kAtATime) return false;
-      return over(to_seconds(now - from), done);
+      if (done.size() <= kAtATime) return false;
+      return over(to_seconds(now - done.front()), done.size() - 1);
     };
     while (!enough()) {
       for (; in_flight.size() < kAtATime; ++asked) {
@@ -141,15 +174,15 @@ class Look {
       in_flight.front().wait();
       in_flight.pop_front();
       now = now_ns();
-      if (from != 0) {
-        ++done;
-      } else if (to_seconds(now - begin) > part() * kWarmSeconds) {
-        from = now;
-      }
+      const bool warm = to_seconds(now - begin) > part() * kWarmSeconds;
+      if (warm || !done.empty()) done.push_back(now);
     }
-    const double rate = static_cast<double>(done * kLookedAt) / to_seconds(now - from);
     for (const Ticket& ticket : in_flight) ticket.wait();
-    return rate;
+    const auto rate = [&done](std::size_t from, std::size_t to) {
+      return static_cast<double>((to - from) * kLookedAt) / to_seconds(done[to] - done[from]);
+    };
+    const std::size_t last = done.size() - 1;
+    return {rate(0, last), rate(0, last / 2), rate(last / 2, last)};
   }
 
   const std::size_t most_;   // requests in the file
@@ -157,6 +190,7 @@ class Look {
   std::size_t filled_ = 0;   // of them, those that were written
   AlignedBytes memory_;
   File file_;
+  double spread_ = 0;
   std::unique_ptr<IoQueue> queue_;  // last, so that it drains first
 };
 
@@ -167,7 +201,7 @@ void add(Rate& sum, const Rate& rate) {
 
 Speed part_of(const Speed& speed, double share) {
   const auto rate = [&](const Rate& r) { return Rate{r.alone * share, r.together * share}; };
-  return {rate(speed.read), rate(speed.write), speed.overlap};
+  return {rate(speed.read), rate(speed.write), speed.overlap, speed.spread};
 }
 
 }  // namespace
@@ -179,17 +213,19 @@ double Speed::both() const {
 }
 
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options,
-                           Bytes stored, const std::function<void()>& beside) {
+                           Bytes stored, const std::function<void()>& beside,
+                           const std::shared_ptr<KernelSeam>& seam) {
   std::map<std::uint64_t, Speed> drives;
   std::map<std::uint64_t, double> paths_of;
   for (const std::string& path : paths) {
     const std::uint64_t drive = filesystem_of(path).device;
     if (paths_of[drive]++ > 0) continue;
-    Look look(path, options, std::min(stored / paths.size(), filesystem_of(path).free / 4));
+    Look look(path, options, std::min(stored / paths.size(), filesystem_of(path).free / 4), seam);
     look.fill();
     const Rate write = look.rate(Op::kWrite);
     Speed speed{look.rate(Op::kRead), write};
     speed.overlap = look.overlap(speed, beside);
+    speed.spread = look.spread();
     drives[drive] = speed;
   }
   std::vector<Speed> speeds;
@@ -208,6 +244,7 @@ Speed together(const std::vector<Speed>& speeds) {
     add(all.write, speed.write);
     both += speed.both();
     overlap += speed.overlap * speed.both();
+    all.spread = std::max(all.spread, speed.spread);
   }
   all.overlap = overlap / both;
   return all;

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "nvme/io_queue.h"
 #include "nvme/options.h"
 
 namespace sluice::nvme {
@@ -23,24 +25,32 @@ struct Speed {
   /// they do not touch, 1 where one takes its time from the other, less where that costs time of
   /// its own, or something goes on beside them.
   double overlap = 1;
+  /// How far the two halves of the time that it was looked at lie apart, of reads, of writes, or of
+  /// both at once, whichever is more; 0: that was too short to tell.
+  double spread = 0;
   /// Beside other drives, where as much is read as is written.
   double both() const;
 };
 
 inline constexpr Bytes kLookedAt = 4_MiB;
+inline constexpr double kSteady = 0.2;  ///< halves that lie further apart are not
+inline constexpr int kLooks = 3;        ///< at most, until one is steady; the steadiest counts
 
-/// Of each path by itself; each drive takes one to six seconds, a tenth of that where next to
-/// nothing will be there. The file is as large as what the run will have there, `stored`, from 32
-/// MiB to 1 GiB and to what a second can write: caches of drives that are larger than this, or than
-/// what a second and a half fills, are not got past. Takes as much memory, up to 128 MiB. Paths of
-/// one filesystem are one drive: it is looked at once, and each of them has an equal part of its
-/// speed. A folder that is not there yet is looked at in its nearest parent.
+/// Of each path by itself; each drive takes one to six seconds, up to three times that where it
+/// does not hold still, a tenth of it where next to nothing will be there. The file is as large as
+/// what the run will have there, `stored`, from 32 MiB to 1 GiB and to what a second can write:
+/// caches of drives that are larger than this, or than what a second and a half fills, are not got
+/// past. Takes as much memory, up to 128 MiB. Paths of one filesystem are one drive: it is looked
+/// at once, and each of them has an equal part of its speed. A folder that is not there yet is
+/// looked at in its nearest parent.
 ///
 /// `beside`: what the host does in a run while drives are busy, done over and over on a thread of
 /// its own while both directions are asked at once, and done for when this returns; it may not
 /// throw. It takes cores and memory from a drive: from a virtual one, which copies, most.
+/// `seam`: for tests.
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options,
-                           Bytes stored = 0, const std::function<void()>& beside = {});
+                           Bytes stored = 0, const std::function<void()>& beside = {},
+                           const std::shared_ptr<KernelSeam>& seam = nullptr);
 
 /// Of one drive that stands for all of them, striped by both().
 Speed together(const std::vector<Speed>& speeds);

@@ -84,6 +84,8 @@ std::string to_json(const StepRecord& record) {
       {"bound_share", record.bound_share},
       {"cpu_bytes", record.cpu_bytes},
       {"gpu_bytes", record.gpu_bytes},
+      {"h2d_bytes", record.h2d_bytes},
+      {"d2h_bytes", record.d2h_bytes},
       {"nvme_read_bytes", record.nvme_read_bytes},
       {"nvme_write_bytes", record.nvme_write_bytes},
       {"nvme_write_total", record.nvme_write_total},

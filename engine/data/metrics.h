@@ -51,6 +51,8 @@ struct StepRecord {
   Bytes cpu_bytes = 0;
   Bytes cpu_limit = 0;  ///< 0 = no limit
   Bytes gpu_bytes = 0;
+  Bytes h2d_bytes = 0;  ///< of weights, gradients, activations, batches and results
+  Bytes d2h_bytes = 0;
   Bytes nvme_read_bytes = 0;
   Bytes nvme_write_bytes = 0;
   Bytes nvme_write_total = 0;  ///< since the run began: what drives wear by

@@ -125,8 +125,9 @@ class Look {
     const cpu_adam::State state{values(), values(), values()};
     const std::span<const float> gradient = values();
     const std::span weights(reinterpret_cast<Bf16*>(zeros()), elems_);
-    // By the device's own clock.
     return arithmetic("device", device, state, gradient, weights, [&](const auto& work) {
+      if (gpu::device().unified) return seconds([&] { stream.run(work).ticket().wait(); });
+      // By the device's own clock.
       const gpu::Event begin = stream.record();
       stream.run(work);
       const gpu::Event end = stream.record();
@@ -265,6 +266,16 @@ std::optional<double> shared_cores(const Paces& paces, double first_share, doubl
   return given;
 }
 
+std::vector<Unsteady> unsteady_drives(const std::vector<std::string>& paths,
+                                      const std::vector<nvme::Speed>& speeds) {
+  std::vector<Unsteady> unsteady;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (speeds[i].spread <= nvme::kSteady) continue;
+    unsteady.push_back({"the drive of " + paths[i], speeds[i].spread});
+  }
+  return unsteady;
+}
+
 plan::Rates rates_of(const Timings& timings, bool updates_on_device) {
   plan::Rates rates;
   const auto updated = [&](Bytes per_elem) {
@@ -305,6 +316,7 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
     if (const auto drives = look_at_drives(nvme, aio, stored_of(setup), updates)) {
       timings.drives = nvme::together(*drives);
       for (const nvme::Speed& drive : *drives) found.speeds.push_back(drive.both());
+      found.unsteady = unsteady_drives(nvme.paths, *drives);
     }
   }
   updates = nullptr;  // its memory is free for what follows
@@ -333,8 +345,9 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
       if (seconds > 0) rates.traffic[id] = static_cast<double>(bytes) / seconds;
     }
   }
-  found.unsteady = ops.unsteady;
-  std::ranges::copy(look.unsteady(), std::back_inserter(found.unsteady));
+  for (const auto& others : {ops.unsteady, look.unsteady()}) {
+    std::ranges::copy(others, std::back_inserter(found.unsteady));
+  }
   if (const auto text = describe(found.unsteady); !text.empty()) log::warning(text);
   return found;
 }

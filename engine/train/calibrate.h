@@ -8,12 +8,14 @@
 /// Thread  one, before the run, which starts another to see an update beside a layer. A second or
 ///         two where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy
 ///         machine, and twice what a layer takes if that is less than two seconds; one to six more
-///         for each drive, whose reads and writes at once are looked at beside an update. Up to
-///         704 MiB for that long, and what one layer's op needs
+///         for each drive, up to three times that where it does not hold still; its reads and
+///         writes at once are looked at beside an update. Up to 704 MiB for that long, and what one
+///         layer's op needs
 #pragma once
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cpu_adam/options.h"
@@ -64,6 +66,10 @@ plan::Rates rates_of(const Timings& timings, bool updates_on_device);
 /// give to one (prefetch::Resource::shared). nullopt: both have room beside each other, or they
 /// were disturbed.
 std::optional<double> shared_cores(const Paces& paces, double first_share, double second_share);
+
+/// Of the drives of these paths, those whose halves lay apart (nvme/speed.h).
+std::vector<Unsteady> unsteady_drives(const std::vector<std::string>& paths,
+                                      const std::vector<nvme::Speed>& speeds);
 
 struct Calibration {
   plan::Rates rates;

@@ -10,16 +10,6 @@ using executor::OpContext;
 using schedule::Operand;
 using schedule::Runner;
 
-namespace {
-
-/// All of the source, as it is.
-Ticket copy(gpu::Stream& stream, const OpBytes& op) {
-  const auto to = op[Operand::kTarget];
-  return stream.copy(to.data(), op[Operand::kSource].data(), to.size()).ticket();
-}
-
-}  // namespace
-
 Ticket Conductor::start(const OpContext& context) {
   // Deciding here is enough: whatever writes the record has completed before this op starts.
   if (!lets_run(context, memory_)) return {};
@@ -33,9 +23,9 @@ Ticket Conductor::start(const OpContext& context) {
       host_.run(op);
       return {};
     case Runner::kCopyToDevice:
-      return copy(h2d_, op);
+      return copy(h2d_, op, h2d_bytes_);
     case Runner::kCopyToHost:
-      return copy(d2h_, op);
+      return copy(d2h_, op, d2h_bytes_);
     case Runner::kReadDrive:
       return read(context, op);
     case Runner::kWriteDrive:
@@ -46,7 +36,7 @@ Ticket Conductor::start(const OpContext& context) {
       save(op);
       return {};
     case Runner::kCheckpoint:
-      saver_.run(op, nvme_written());
+      saver_.run(op, nvme_written_);
       return {};
   }
   throw Error(Errc::kLogic, "an op that nobody runs");
@@ -59,6 +49,12 @@ Ticket Conductor::arithmetic(const OpContext& context, OpBytes op) {
   }
   arithmetic_.run(op, optimizer_);
   return {};
+}
+
+Ticket Conductor::copy(gpu::Stream& stream, const OpBytes& op, std::atomic<Bytes>& counted) {
+  const auto to = op[Operand::kTarget];
+  counted += to.size();
+  return stream.copy(to.data(), op[Operand::kSource].data(), to.size()).ticket();
 }
 
 Ticket Conductor::read(const OpContext& context, const OpBytes& op) {

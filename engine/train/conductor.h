@@ -42,12 +42,16 @@ class Conductor : public executor::Handler {
 
   Ticket start(const executor::OpContext& context) override;
 
-  /// Bytes read from nvme since the start, and written since the run began.
-  Bytes nvme_read() const { return nvme_read_.load(std::memory_order_relaxed); }
-  Bytes nvme_written() const { return nvme_written_.load(std::memory_order_relaxed); }
+  /// Bytes since the start; those written to nvme since the run began.
+  struct Moved {
+    Bytes h2d = 0, d2h = 0, nvme_read = 0, nvme_written = 0;
+  };
+  Moved moved() const { return {h2d_bytes_, d2h_bytes_, nvme_read_, nvme_written_}; }
 
  private:
   Ticket arithmetic(const executor::OpContext& context, OpBytes op);
+  /// All of the source, as it is.
+  static Ticket copy(gpu::Stream& stream, const OpBytes& op, std::atomic<Bytes>& counted);
   Ticket read(const executor::OpContext& context, const OpBytes& op);
   Ticket write(const executor::OpContext& context, const OpBytes& op);
   void save(const OpBytes& op);
@@ -64,6 +68,7 @@ class Conductor : public executor::Handler {
   Saver& saver_;
   gpu::Stream h2d_;  // towards the device
   gpu::Stream d2h_;  // back; apart, because the link carries both ways at once
+  std::atomic<Bytes> h2d_bytes_{0}, d2h_bytes_{0};
   std::atomic<Bytes> nvme_read_{0};
   std::atomic<Bytes> nvme_written_;
 };

@@ -57,7 +57,7 @@ class Session::Loop {
     settle(0);
     if (pending_) report();  // its evaluation was not begun
     print_lanes();
-    if (const Bytes written = a_.conductor.nvme_written(); written > 0) {
+    if (const Bytes written = a_.conductor.moved().nvme_written; written > 0) {
       log::info(fmt::format("drives: {} written", format_bytes(written)));
     }
     if (!all) {
@@ -177,8 +177,7 @@ class Session::Loop {
       case Tag::Kind::kInit:
         a_.host.begun();
         last_ = finished;
-        read_ = a_.conductor.nvme_read();
-        written_ = a_.conductor.nvme_written();
+        moved_ = a_.conductor.moved();
         return;
       case Tag::Kind::kStep:
         return step_finished(finished, tag.step);
@@ -229,10 +228,12 @@ class Session::Loop {
     record.cpu_bytes = a_.ledger.used(Tier::kCpu);
     record.cpu_limit = a_.ledger.limit(Tier::kCpu);
     record.gpu_bytes = a_.ledger.used(Tier::kGpu);
-    record.nvme_read_bytes = a_.conductor.nvme_read() - read_;
-    record.nvme_write_bytes = a_.conductor.nvme_written() - written_;
-    read_ += record.nvme_read_bytes;
-    written_ += record.nvme_write_bytes;
+    const Conductor::Moved moved = a_.conductor.moved();
+    record.h2d_bytes = moved.h2d - moved_.h2d;
+    record.d2h_bytes = moved.d2h - moved_.d2h;
+    record.nvme_read_bytes = moved.nvme_read - moved_.nvme_read;
+    record.nvme_write_bytes = moved.nvme_written - moved_.nvme_written;
+    moved_ = moved;
     last_ = finished;
     finished_steps_ = record.step - s_.position_.step;
     if (finished_steps_ <= kUnusualSteps) usual_from_ = finished.lanes;
@@ -262,7 +263,7 @@ class Session::Loop {
 
   /// Of a step, when what belongs to it has run: its evaluation, of the last one its update.
   void report() {
-    pending_->nvme_write_total = a_.conductor.nvme_written();
+    pending_->nvme_write_total = a_.conductor.moved().nvme_written;
     if (pending_->step == last_step_ || stopping()) {
       a_.note_workspace();
       for (const memory::Ledger::Entry& entry : a_.ledger.entries()) {
@@ -310,8 +311,7 @@ class Session::Loop {
   std::optional<data::StepRecord> pending_;
   data::MeanSeconds mean_;
   Pace pace_;
-  Bytes read_ = 0;
-  Bytes written_ = 0;
+  Conductor::Moved moved_;
 };
 
 double Session::evaluate() {

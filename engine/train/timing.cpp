@@ -131,7 +131,8 @@ std::string describe(const std::vector<Unsteady>& unsteady) {
                         text.empty() ? "varied " : "", 100 * spread);
   }
   return text +
-         ": the machine is busy, or a quota of its cgroup is used up; the forecast may be off";
+         ": the machine or a drive is busy, or a quota of a cgroup is used up; the forecast may be "
+         "off";
 }
 
 }  // namespace sluice::train

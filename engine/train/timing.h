@@ -66,8 +66,8 @@ struct Unsteady {
 bool matters(double spread, double seconds, double total);
 
 /// For people; empty where nothing was unsteady:
-/// "calibration: copies varied by 40%, adam by 25%: the machine is busy, or a quota of its cgroup
-/// is used up; the forecast may be off"
+/// "calibration: copies varied by 40%, adam by 25%: the machine or a drive is busy, or a quota of a
+/// cgroup is used up; the forecast may be off"
 std::string describe(const std::vector<Unsteady>& unsteady);
 
 }  // namespace sluice::train

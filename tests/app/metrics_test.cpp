@@ -172,6 +172,25 @@ TEST_F(Metrics, EachStepMovesTheStateThroughNvmeOnce) {
   EXPECT_THAT(column(none, "nvme_write_bytes"), Each(0));
 }
 
+/// A block's input is 2 samples of 16 tokens of 16 numbers in fp32; the two layers' go to the host
+/// and come back. Steps overlap here, too: what the last one moves is complete when it ends.
+TEST_F(Metrics, EachInputOfALayerIsCopiedToTheHostAndBackOnce) {
+  constexpr double kInputs = 2 * kBatch * kSeqLen * 16 * 4;
+  const std::string apart =
+      "train.steps=3 tiers.gpu.unified=false activation_checkpointing.policy=every_layer ";
+  const Records there = run("there", apart + "zero_optimization.offload_activation.device=none");
+  const Records here = run("here", apart + "zero_optimization.offload_activation.device=cpu");
+  for (const char* key : {"h2d_bytes", "d2h_bytes"}) {
+    double more = 0;
+    for (std::size_t step = 0; step < 3; ++step) {
+      more += here[step].at(key).get<double>() - there[step].at(key).get<double>();
+    }
+    EXPECT_EQ(more, 3 * kInputs) << key;
+  }
+  const Records unified = run("unified", "train.steps=2");
+  for (const char* key : {"h2d_bytes", "d2h_bytes"}) EXPECT_THAT(column(unified, key), Each(0));
+}
+
 /// "cpu  tier: serial minimum 260.0 KiB, planned 452.0 KiB of 256.0 MiB", and the last line's sums.
 /// The plan is the run's own: another one measures the machine again, and may plan differently.
 TEST_F(Metrics, TheTiersHoldWhatTheRunPlanned) {

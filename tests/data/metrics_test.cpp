@@ -26,6 +26,8 @@ StepRecord record(std::int64_t step) {
   made.bound = "nvme-write";
   made.bound_share = 0.92;
   made.cpu_bytes = 49_GiB;
+  made.h2d_bytes = 77;
+  made.d2h_bytes = 66;
   made.nvme_read_bytes = 123456789012;
   return made;
 }
@@ -58,7 +60,7 @@ TEST(MetricsJson, HasEveryFieldAndOneLine) {
       to_json(full),
       R"({"step":120,"loss":2.5,"gnorm":0.75,"lr":0.0003,"seconds":1.5,"tokens":4096,)"
       R"("targets":1500,"clip":1.0,"skipped":true,"flops":1e+18,"bound":"nvme-write","bound_share":0.92,)"
-      R"("cpu_bytes":52613349376,"gpu_bytes":0,"nvme_read_bytes":123456789012,)"
+      R"("cpu_bytes":52613349376,"gpu_bytes":0,"h2d_bytes":77,"d2h_bytes":66,"nvme_read_bytes":123456789012,)"
       R"("nvme_write_bytes":0,"nvme_write_total":0,"mfu":0.4321,"largest_gnorm":0.5,"delayed":true,"loss_scale":2048,"valid_loss":2.25})");
   for (const char* absent : {"valid_loss", "loss_scale", "mfu", "delayed", "forecast"}) {
     EXPECT_FALSE(nlohmann::json::parse(to_json(record(1))).contains(absent));

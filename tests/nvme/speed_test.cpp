@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <mutex>
 #include <thread>
 
 #include "engine/base/clock.h"
@@ -38,6 +40,45 @@ TEST(Speed, IsLookedAtBesideWhatGoesOnInARunAndNoLonger) {
   EXPECT_GT(meanwhile, 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(times, meanwhile);
+}
+
+/// Writes go the slower the longer it lasts: half as fast after each second, down to 20 MB/s.
+class Tiring final : public KernelSeam {
+ public:
+  Bytes ask(const Request& piece) override {
+    if (piece.op == Op::kWrite) {
+      const std::lock_guard one_at_a_time(mutex_);
+      const double rate = std::max(300e6 * std::exp2(-to_seconds(now_ns() - begin_)), 20e6);
+      std::this_thread::sleep_for(
+          std::chrono::duration<double>(static_cast<double>(piece.bytes) / rate));
+      last_ = to_seconds(now_ns() - begin_);
+    }
+    return piece.bytes;
+  }
+  std::int64_t answer(const Request&, std::int64_t result) override { return result; }
+  /// Seconds, from the beginning to the last write.
+  double wrote_for() const { return last_; }
+
+ private:
+  const Nanos begin_ = now_ns();
+  std::mutex mutex_;
+  std::atomic<double> last_ = 0;
+};
+
+TEST(Speed, OfADriveThatDoesNotHoldStillIsLookedAtAgainAndItsSpreadIsTold) {
+  const test::TempFolder folder;
+  const Options options{.engine = Engine::kThreads, .direct = Direct::kFalse};
+  const auto tiring = std::make_shared<Tiring>();
+  const Speed drive = look_at({folder / ""}, options, 9 * kLookedAt, {}, tiring).front();
+  EXPECT_GT(drive.spread, kSteady);
+  EXPECT_GT(tiring->wrote_for(), 2.5) << "one look ends after 1.6 s";
+  EXPECT_EQ(together({{{1, 1}, {1, 1}, 1, 0.5}, {{1, 1}, {1, 1}, 1, 0.3}}).spread, 0.5);
+}
+
+TEST(Speed, OfALookThatIsTooShortIsNotCalledUnsteady) {
+  const test::TempFolder folder;
+  const Options options{.engine = Engine::kThreads, .direct = Direct::kFalse};
+  EXPECT_EQ(look_at({folder / ""}, options, 0, {}, std::make_shared<Tiring>()).front().spread, 0);
 }
 
 TEST(Speed, OfBothDirectionsIsThatOfAByteThereAndBack) {

@@ -3,15 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "engine/base/clock.h"
 #include "engine/base/cores.h"
-#include "engine/base/error.h"
-#include "engine/base/machine.h"
 #include "engine/plan/rates.h"
 #include "gpu/device.h"
 #include "nvme/speed.h"
@@ -149,133 +144,6 @@ TEST(Calibrate, WorksOnMoreThanCachesHoldAndOnNoMoreThanAnEighthOfWhatThereIs) {
   EXPECT_EQ(looked_at(32_MiB, 1_MiB, 24_GiB), 16_MiB);
 }
 
-/// What work takes, by script; of a busy machine, then of a quiet one.
-class Script {
- public:
-  explicit Script(std::vector<double> seconds) : seconds_(std::move(seconds)) {}
-  Timing settled() {
-    return train::settled([this] { return seconds_.at(at_++); });
-  }
-  std::size_t times() const { return at_; }
-
- private:
-  std::vector<double> seconds_;
-  std::size_t at_ = 0;
-};
-
-TEST(Timing, IsTheMedianWithoutTheFirstAndForgivesOneThatIsLate) {
-  Script quiet({9e-2, 1.1e-3, 1e-3, 8e-3, 1.05e-3, 1e-3});
-  const Timing timing = quiet.settled();
-  EXPECT_DOUBLE_EQ(timing.seconds, 1.05e-3);
-  EXPECT_DOUBLE_EQ(timing.spread, (1.1e-3 - 1e-3) / 1.05e-3);
-  EXPECT_EQ(quiet.times(), 6U);
-}
-
-TEST(Timing, ThatDoesNotAgreeIsTriedAgain) {
-  Script busy({1e-3, 1e-3, 2e-3, 3e-3, 2e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3});
-  const Timing timing = busy.settled();
-  EXPECT_DOUBLE_EQ(timing.seconds, 1e-3);
-  EXPECT_DOUBLE_EQ(timing.spread, 0);
-  EXPECT_EQ(busy.times(), 1U + 2U * kRepeats);
-}
-
-TEST(Timing, ThatNeverAgreesIsTheBestOfThreeRounds) {
-  std::vector<double> seconds{1e-3};
-  for (const double most : {3e-3, 1.5e-3, 4e-3}) {
-    for (const double s : {1e-3, 1e-3, most, most, most}) seconds.push_back(s);
-  }
-  Script busy(seconds);
-  const Timing timing = busy.settled();
-  EXPECT_DOUBLE_EQ(timing.seconds, 1.5e-3);
-  EXPECT_DOUBLE_EQ(timing.spread, 0.5e-3 / 1.5e-3);
-  EXPECT_EQ(busy.times(), seconds.size());
-}
-
-TEST(Timing, OfTheLongestWorkIsItsFirst) {
-  Script longest({2.5});
-  EXPECT_DOUBLE_EQ(longest.settled().seconds, 2.5);
-}
-
-TEST(Timing, OfLongWorkIsTheShortestOfTwoOrOfMoreWhereTheyDoNotAgree) {
-  Script quiet({0.8, 0.33, 0.3, 0.2});
-  const Timing steady = quiet.settled();
-  EXPECT_DOUBLE_EQ(steady.seconds, 0.3);
-  EXPECT_DOUBLE_EQ(steady.spread, (0.33 - 0.3) / 0.3);
-  Script busy({0.8, 0.5, 0.3, 0.31, 0.1});
-  EXPECT_DOUBLE_EQ(busy.settled().spread, (0.31 - 0.3) / 0.3);
-  EXPECT_EQ(busy.times(), 4U);
-  Script never({0.8, 0.9, 0.6, 0.4, 0.2, 0.1});
-  const Timing best = never.settled();
-  EXPECT_DOUBLE_EQ(best.seconds, 0.2);
-  EXPECT_DOUBLE_EQ(best.spread, (0.4 - 0.2) / 0.2);
-  EXPECT_EQ(never.times(), 2U + kRounds);
-}
-
-TEST(Timing, OfRatherLongWorkIsOfThreeAndTriedAgainToo) {
-  Script quiet({0.2, 0.18, 0.2, 0.19, 0.1});
-  EXPECT_DOUBLE_EQ(quiet.settled().seconds, 0.19);
-  EXPECT_EQ(quiet.times(), 4U);
-  Script busy({0.2, 0.2, 0.3, 0.4, 0.2, 0.2, 0.2});
-  EXPECT_DOUBLE_EQ(busy.settled().seconds, 0.2);
-  EXPECT_EQ(busy.times(), 7U);
-}
-
-/// 4 seconds of processors take 8 where a cgroup gives half of one.
-TEST(Timing, UnderAQuotaIsWhatTheProcessorsThatItTookAreGivenIn) {
-  const CpuQuota half{0.5, "/jobs", "cpu.max"};
-  EXPECT_DOUBLE_EQ(sustained(4, 4, half), 8);
-  EXPECT_DOUBLE_EQ(sustained(9, 4, half), 9) << "it was stopped, or waited for something else";
-  EXPECT_DOUBLE_EQ(sustained(4, 8, std::nullopt), 4);
-  const auto works = [] {
-    const double begin = processor_seconds();
-    while (processor_seconds() - begin < 2.5e-3) {
-    }
-  };
-  const CpuQuota thousandth{1e-3, "/jobs", "cpu.max"};
-  EXPECT_GE(seconds_of(works, thousandth), 2);
-  const Beside both = beside(works, works, thousandth);
-  EXPECT_GE(both.first, 2);
-  EXPECT_GE(both.second, 2);
-}
-
-TEST(Timing, OfAMachineThatIsBusyIsSaidOnce) {
-  EXPECT_EQ(describe({}), "");
-  EXPECT_EQ(describe({{"copies", 0.4}, {"adam of the host", 0.25}}),
-            "calibration: copies varied by 40%, adam of the host by 25%: the machine is busy, or "
-            "a quota of its cgroup is used up; the forecast may be off");
-}
-
-TEST(Timing, ASpreadMattersByWhatItMovesOfAll) {
-  EXPECT_TRUE(matters(0.5, 1, 10));
-  EXPECT_FALSE(matters(0.5, 0.1, 10)) << "of work that is next to nothing";
-  EXPECT_FALSE(matters(kMostSpread, 10, 10)) << "that every machine has";
-}
-
-TEST(Beside, HasBothDoneAtOnce) {
-  std::atomic<bool> in_first = false;
-  std::atomic<int> firsts = 0, at_once = 0;
-  const Beside both = beside(
-      [&] {
-        ++firsts;
-        in_first = true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        in_first = false;
-      },
-      [&] { at_once += in_first ? 1 : 0; }, std::nullopt);
-  EXPECT_GE(both.first, 1e-3);
-  EXPECT_GT(both.second, 0);
-  EXPECT_GT(firsts, 0);
-  EXPECT_GT(at_once, 0);
-}
-
-TEST(Beside, EndsWithWhatEitherThrows) {
-  const auto throws = [] { throw Error(Errc::kIo, "broken"); };
-  EXPECT_THROW(beside(
-                   throws, [] {}, std::nullopt),
-               Error);
-  EXPECT_THROW(beside([] {}, throws, std::nullopt), Error);
-}
-
 TEST(Calibrate, CoresGiveToTwoWhatBothGotDoneOfThem) {
   EXPECT_EQ(shared_cores({0.5, 0.5}, 1, 1), 1);
   EXPECT_EQ(shared_cores({0.5, 0.25}, 1, 1), 0.75);
@@ -316,6 +184,14 @@ TEST(Calibrate, CarriesWhatWasUnsteady) {
               ::testing::HasSubstr("calibration: head varied by 50%"));
   ASSERT_FALSE(found.unsteady.empty());
   EXPECT_EQ(found.unsteady.front().what, "head");
+}
+
+TEST(Calibrate, NamesTheDrivesThatWereUnsteady) {
+  const nvme::Speed still{{1, 1}, {1, 1}, 1, nvme::kSteady}, moving{{1, 1}, {1, 1}, 1, 0.4};
+  const std::vector<Unsteady> unsteady = unsteady_drives({"/a", "/b"}, {still, moving});
+  ASSERT_EQ(unsteady.size(), 1U);
+  EXPECT_EQ(unsteady[0].what, "the drive of /b");
+  EXPECT_EQ(unsteady[0].spread, 0.4);
 }
 
 TEST(Calibrate, CopiesNothingWhereTheTiersShareMemory) {
