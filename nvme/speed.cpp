@@ -37,31 +37,30 @@ constexpr std::size_t kEnoughRequests = 64;  // or all of a file that is larger
 constexpr double kShort = 0.1;
 /// A drive that does less than this when it reads and writes was disturbed.
 constexpr double kLeastOverlap = 0.25;
-/// A drive that takes longer than this for one request is not asked for several.
+/// A drive that takes longer than this for each of two requests is not asked for several.
 constexpr double kSlowSeconds = 0.1;
 
 /// One file on one path, and what it is filled with.
 class Look {
  public:
-  Look(const std::string& path, const Options& options, Bytes stored,
-       std::shared_ptr<KernelSeam> seam)
+  Look(const std::string& path, const Options& options, Bytes stored)
       : most_(std::clamp<std::size_t>(stored / kLookedAt, kRequests, kMostFile)),
         slots_(std::min(most_, kMostMemory) / 2),
         memory_(allocate_aligned(2 * slots_ * kLookedAt)),
         file_(open_unnamed(nearest_existing(path), options.direct)) {
     std::memset(memory_.get(), 1, 2 * slots_ * kLookedAt);
     file_.preallocate(most_ * kLookedAt);
-    queue_ = make_queue(options, file_.caching(), std::move(seam));
+    queue_ = make_queue(options, file_.caching());
   }
 
   Rate rate(Op op) {
-    const double one = single(op);
-    Rate rate{static_cast<double>(kLookedAt) / one, 0};
-    if (one > kSlowSeconds) return rate;
+    const std::vector<double> seconds = singles(op);
+    Rate rate{static_cast<double>(kLookedAt) / seconds[(seconds.size() - 1) / 2], 0};
+    if (seconds.front() > kSlowSeconds) return rate;
     const auto over = [this](double seconds, std::size_t done) {
       return seconds > kMostSeconds || (seconds > part() * kLeastSeconds && done >= enough());
     };
-    rate.together = steadiest([&] { return sustained(op, 0, filled_, over); }).whole;
+    rate.together = moved([&] { return sustained(op, 0, filled_, over); });
     rate.alone = std::min(rate.alone, rate.together);  // it came first: out of a cache, perhaps
     return rate;
   }
@@ -78,13 +77,15 @@ class Look {
         while (!ended.stop_requested()) beside();
       });
     }
-    const Moved moved = steadiest([&] {
+    const double both = moved([&] {
       auto written = std::async(std::launch::async,
                                 [&] { return sustained(Op::kWrite, 0, filled_ / 2, over); });
-      const Moved read = sustained(Op::kRead, filled_ / 2, filled_ / 2, over) / r;
-      return read + written.get() / w;
+      const Moved reads = sustained(Op::kRead, filled_ / 2, filled_ / 2, over);
+      const Moved writes = written.get();
+      return Moved{reads.whole / r + writes.whole / w, reads.first / r + writes.first / w,
+                   reads.second / r + writes.second / w};
     });
-    return std::clamp(moved.whole, kLeastOverlap, 2.0);
+    return std::clamp(both, kLeastOverlap, 2.0);
   }
   /// Of all that was looked at so far.
   double spread() const { return spread_; }
@@ -99,29 +100,11 @@ class Look {
   }
 
  private:
-  /// Bytes per second, or parts of a rate: in all of the time that was looked at, in its first
-  /// half of requests, and in the other.
-  struct Moved {
-    double whole = 0, first = 0, second = 0;
-
-    double spread() const { return std::max(first, second) / std::min(first, second) - 1; }
-    Moved operator/(double by) const { return {whole / by, first / by, second / by}; }
-    Moved operator+(const Moved& o) const {
-      return {whole + o.whole, first + o.first, second + o.second};
-    }
-  };
-
-  /// Looks once; once more while the halves lie apart.
-  template <class Once>
-  Moved steadiest(const Once& once) {
-    Moved best = once();
-    if (is_short()) return best;
-    for (int look = 1; look < kLooks && best.spread() > kSteady; ++look) {
-      const Moved next = once();
-      if (next.spread() < best.spread()) best = next;
-    }
-    spread_ = std::max(spread_, best.spread());
-    return best;
+  double moved(const std::function<Moved()>& look) {
+    if (is_short()) return look().whole;
+    const Moved moved = steadiest(look);
+    spread_ = std::max(spread_, moved.spread());
+    return moved.whole;
   }
 
   template <class Work>
@@ -131,15 +114,16 @@ class Look {
     return std::max(to_seconds(now_ns() - begin), 1e-9);
   }
 
-  /// The median of a few; a slow drive is asked once.
-  double single(Op op) {
+  /// Sorted, of a few; of two where both were slow.
+  std::vector<double> singles(Op op) {
     std::vector<double> seconds;
-    while (seconds.size() < kSingles && (seconds.empty() || seconds.back() <= kSlowSeconds)) {
+    const auto slow = [&] { return seconds.size() == 2 && seconds.front() > kSlowSeconds; };
+    while (seconds.size() < kSingles && !slow()) {
       const std::size_t i = seconds.size();
       seconds.push_back(seconds_of([&] { request(op, i, i).wait(); }));
+      std::ranges::sort(seconds);
     }
-    std::ranges::sort(seconds);
-    return seconds[seconds.size() / 2];
+    return seconds;
   }
 
   bool is_short() const { return most_ == kRequests; }
@@ -206,6 +190,19 @@ Speed part_of(const Speed& speed, double share) {
 
 }  // namespace
 
+double Moved::spread() const {
+  return std::max(first, second) / std::min(first, second) - 1;
+}
+
+Moved steadiest(const std::function<Moved()>& look) {
+  Moved best = look();
+  for (int looks = 1; looks < kLooks && best.spread() > kSteady; ++looks) {
+    const Moved next = look();
+    if (next.spread() < best.spread()) best = next;
+  }
+  return best;
+}
+
 double Speed::both() const {
   const double r = std::max(read.alone, read.together);
   const double w = std::max(write.alone, write.together);
@@ -213,14 +210,13 @@ double Speed::both() const {
 }
 
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options,
-                           Bytes stored, const std::function<void()>& beside,
-                           const std::shared_ptr<KernelSeam>& seam) {
+                           Bytes stored, const std::function<void()>& beside) {
   std::map<std::uint64_t, Speed> drives;
   std::map<std::uint64_t, double> paths_of;
   for (const std::string& path : paths) {
     const std::uint64_t drive = filesystem_of(path).device;
     if (paths_of[drive]++ > 0) continue;
-    Look look(path, options, std::min(stored / paths.size(), filesystem_of(path).free / 4), seam);
+    Look look(path, options, std::min(stored / paths.size(), filesystem_of(path).free / 4));
     look.fill();
     const Rate write = look.rate(Op::kWrite);
     Speed speed{look.rate(Op::kRead), write};

@@ -5,11 +5,9 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "nvme/io_queue.h"
 #include "nvme/options.h"
 
 namespace sluice::nvme {
@@ -33,8 +31,6 @@ struct Speed {
 };
 
 inline constexpr Bytes kLookedAt = 4_MiB;
-inline constexpr double kSteady = 0.2;  ///< halves that lie further apart are not
-inline constexpr int kLooks = 3;        ///< at most, until one is steady; the steadiest counts
 
 /// Of each path by itself; each drive takes one to six seconds, up to three times that where it
 /// does not hold still, a tenth of it where next to nothing will be there. The file is as large as
@@ -47,10 +43,22 @@ inline constexpr int kLooks = 3;        ///< at most, until one is steady; the s
 /// `beside`: what the host does in a run while drives are busy, done over and over on a thread of
 /// its own while both directions are asked at once, and done for when this returns; it may not
 /// throw. It takes cores and memory from a drive: from a virtual one, which copies, most.
-/// `seam`: for tests.
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options,
-                           Bytes stored = 0, const std::function<void()>& beside = {},
-                           const std::shared_ptr<KernelSeam>& seam = nullptr);
+                           Bytes stored = 0, const std::function<void()>& beside = {});
+
+/// Bytes per second, or parts of a rate: in all of the time that was looked at, in its first half
+/// of requests, and in the other.
+struct Moved {
+  double whole = 0, first = 0, second = 0;
+
+  double spread() const;
+};
+inline constexpr double kSteady = 0.2;  ///< halves that lie further apart are not
+inline constexpr int kLooks = 3;
+
+/// Looks once, and again until the halves agree, up to kLooks times in all; of these the one whose
+/// halves agree best.
+Moved steadiest(const std::function<Moved()>& look);
 
 /// Of one drive that stands for all of them, striped by both().
 Speed together(const std::vector<Speed>& speeds);

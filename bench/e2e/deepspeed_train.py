@@ -3,7 +3,7 @@
 
 bf16 with an AdamW of fp32 state. `zero2-cpu` is ZeRO-2 with the state in host memory, `zero3-nvme`
 ZeRO-3 with weights and state on a drive, read and written ahead through 12 buffers of the largest
-tensor. Reads of aio are of 1 MiB, 32 at a time, as sluice has them.
+tensor. Its requests are of 1 MiB, up to 32 at a time.
 """
 import argparse
 import json

@@ -208,7 +208,7 @@ class Caches {
   }
 
  private:
-  static constexpr Bytes kTimes = 2, kMost = 256_MiB, kLine = 64;
+  static constexpr Bytes kTimes = 2, kMost = 1_GiB, kLine = 64;
   std::vector<std::uint8_t> others_;
 };
 

@@ -39,7 +39,8 @@ void set_busy(Forecast& forecast, const Plan& plan, const std::vector<double>& b
   forecast.busy = busy;
   const auto busiest = std::max_element(busy.begin(), busy.end());
   forecast.bound = plan.lanes[static_cast<std::size_t>(busiest - busy.begin())].name;
-  forecast.bound_share = forecast.step_s > 0 ? std::min(1.0, *busiest / forecast.step_s) : 0;
+  const double seconds = forecast.seconds();
+  forecast.bound_share = seconds > 0 ? std::min(1.0, *busiest / seconds) : 0;
 }
 
 Forecast forecast(Candidate& candidate, const prefetch::CostModel& cost) {
@@ -131,6 +132,11 @@ Forecast serial_forecast(const Plan& plan, const prefetch::CostModel& cost) {
   forecast.hiding = hide_drives(*plan.programs.step, plan.setup, cost);
   forecast.has_all = true;
   return forecast;
+}
+
+void add_checks(Plan& plan, const prefetch::SteadyStep& checked) {
+  plan.forecast.checked_s = checked.seconds;
+  set_busy(plan.forecast, plan, checked.busy);
 }
 
 std::optional<prefetch::SteadyStep> steady_step(const Plan& plan, const prefetch::CostModel& cost) {

@@ -148,6 +148,9 @@ Bytes moved(const prefetch::Program& program, schedule::LaneKind lane);
 prefetch::SteadyStep serial_step(const Plan& plan, const prefetch::CostModel& cost);
 std::optional<prefetch::SteadyStep> steady_step(const Plan& plan, const prefetch::CostModel& cost);
 
+/// What drives carry is checked: the forecast is that of the step which does so.
+void add_checks(Plan& plan, const prefetch::SteadyStep& checked);
+
 /// Of the plan's step, its ops one after the other. More memory or another order of the update give
 /// it nothing.
 Forecast serial_forecast(const Plan& plan, const prefetch::CostModel& cost);

@@ -189,9 +189,10 @@ class Step : public UpdateWriter {
 
   /// The gradient of a segment while the step collects it.
   struct Gradient {
-    std::map<int, BufferId> sums = {};  // by the block that uses the segment
-    std::int64_t collected = 0;         // contributions
-    Buffers chunks = {};                // parts of the whole, which the optimizer reads
+    std::map<int, BufferId> sums = {};   // by the block that uses the segment
+    std::optional<BufferId> later = {};  // a contribution that is added when the sum has begun
+    std::int64_t collected = 0;          // contributions
+    Buffers chunks = {};                 // parts of the whole, which the optimizer reads
   };
 
   const GradientRoute& route(int s) const { return catalog_.routes[static_cast<std::size_t>(s)]; }
@@ -215,7 +216,8 @@ class Step : public UpdateWriter {
   }
 
   /// A contribution becomes the segment's gradient, or is added to it: micro-batch by micro-batch,
-  /// each use of a tied segment in a sum of its own.
+  /// each use of a tied segment in a sum of its own. With one micro-batch the head's waits as it is
+  /// for the embedding's, which comes first in the sum: no fp32 is held in between.
   void collect(int s, int b, int mb, BufferId contribution) {
     const Where where{.segment = s, .micro_batch = mb};
     if (route(s).offloaded) {
@@ -225,13 +227,16 @@ class Step : public UpdateWriter {
       copy(OpId::kOffloadGradient, where, contribution, to);
       contribution = to;
     }
-    auto& sums = gradient(s).sums;
-    if (route(s).summed) {
-      add(where, sums, b, contribution);
+    Gradient& of = gradient(s);
+    if (!route(s).summed) {
+      of.sums[b] = contribution;
+    } else if (setup_.micro_batches == 1 && route(s).uses > 1 && b > 0) {
+      of.later = contribution;
     } else {
-      sums[b] = contribution;
+      add(where, of.sums, b, contribution);
+      if (of.later) add(where, of.sums, b, *of.later);
     }
-    if (++gradient(s).collected == setup_.micro_batches * route(s).uses) complete(s);
+    if (++of.collected == setup_.micro_batches * route(s).uses) complete(s);
   }
 
   void add(Where where, std::map<int, BufferId>& sums, int b, BufferId contribution) {

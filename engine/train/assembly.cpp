@@ -106,7 +106,7 @@ Session::Assembly::Assembly(Session& s)
       saver(s.setup_, s.job_),
       conductor(s.setup_, memory, host, arithmetic, optimizer, *s.compute_, s.stream_,
                 writer ? &*writer : nullptr, saver, s.position_.nvme_written) {
-  first_touch(memory, s.stream_, optimizer);
+  first_touch(memory, optimizer, s.stream_, static_cast<unsigned>(s.numerics_.threads));
   memory.pin();
   if (store) store->enrol(reached_by_drives(memory, s.setup_.sharing));
   const auto& workspace = s.plan_.catalog.residents->info(s.plan_.catalog.workspace);

@@ -220,18 +220,6 @@ Bytes memory_of(const schedule::Setup& setup) {
   return setup.model->parameters() * (zero::kStateBytesPerElem + 2 * size_of(setup.compute));
 }
 
-/// On drives.
-Bytes stored_of(const schedule::Setup& setup) {
-  Bytes per_elem = 0;
-  if (setup.homes.offload_optimizer == schedule::OptimizerHome::kNvme) {
-    per_elem += zero::kStateBytesPerElem;
-  }
-  if (setup.homes.offload_param == schedule::ParamHome::kNvme) per_elem += size_of(setup.compute);
-  Bytes elems = 0;
-  for (const zero::Layout& layout : setup.layouts) elems += layout.elems;
-  return per_elem * elems;
-}
-
 /// nullopt: they cannot be measured.
 std::optional<std::vector<nvme::Speed>> look_at_drives(const memory::NvmeTier& nvme,
                                                        const nvme::Options& aio, Bytes stored,
@@ -253,7 +241,7 @@ Throughput throughput(const nvme::Rate& rate) {
 }  // namespace
 
 Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available) {
-  constexpr Bytes kLeast = 16_MiB, kMost = 512_MiB, kUsualCache = 32_MiB;
+  constexpr Bytes kLeast = 16_MiB, kMost = 2_GiB, kUsualCache = 32_MiB;
   constexpr Bytes kTimes = 8, kShares = 8;
   const Bytes beyond = kTimes * (last_cache > 0 ? last_cache : kUsualCache);
   return std::min(std::clamp(std::min(beyond, of_run), kLeast, kMost), available / kShares);
@@ -266,12 +254,32 @@ std::optional<double> shared_cores(const Paces& paces, double first_share, doubl
   return given;
 }
 
+Bytes stored_of(const schedule::Setup& setup) {
+  Bytes per_elem = 0;
+  if (setup.homes.offload_optimizer == schedule::OptimizerHome::kNvme) {
+    per_elem += zero::kStateBytesPerElem;
+  }
+  if (setup.homes.offload_param == schedule::ParamHome::kNvme) per_elem += size_of(setup.compute);
+  Bytes elems = 0;
+  for (const zero::Layout& layout : setup.layouts) elems += layout.elems;
+  Bytes stored = per_elem * elems;
+  if (setup.homes.offload_activation == schedule::ActivationHome::kNvme) {
+    const shape::Model& model = *setup.model;
+    const auto numbers = setup.micro_batch_tokens() * model.decoder.hidden * setup.sweep;
+    stored += model.blocks.size() * static_cast<Bytes>(numbers) * size_of(setup.compute);
+  }
+  return stored;
+}
+
 std::vector<Unsteady> unsteady_drives(const std::vector<std::string>& paths,
                                       const std::vector<nvme::Speed>& speeds) {
   std::vector<Unsteady> unsteady;
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (speeds[i].spread <= nvme::kSteady) continue;
-    unsteady.push_back({"the drive of " + paths[i], speeds[i].spread});
+    const double spread = speeds[i].spread;
+    // Paths of one drive had one look.
+    const bool told = std::ranges::find(unsteady, spread, &Unsteady::spread) != unsteady.end();
+    if (spread <= nvme::kSteady || told) continue;
+    unsteady.push_back({"the drive of " + paths[i], spread});
   }
   return unsteady;
 }

@@ -1,7 +1,7 @@
 /// A short look at the machine before the plan: copies, Adam, sums, memory, drives. What it finds
 /// chooses sizes, never bits.
 ///
-/// All of it works on more memory than caches hold, if the run does, as far as 512 MiB are more.
+/// All of it works on more memory than caches hold, if the run does, as far as 2 GiB are more.
 /// What does not agree is tried again, and of what has a quota of processors each time is as it is
 /// where that is used up (timing.h).
 ///
@@ -9,8 +9,8 @@
 ///         two where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy
 ///         machine, and twice what a layer takes if that is less than two seconds; one to six more
 ///         for each drive, up to three times that where it does not hold still; its reads and
-///         writes at once are looked at beside an update. Up to 704 MiB for that long, and what one
-///         layer's op needs
+///         writes at once are looked at beside an update. Up to 2.4 GiB for that long (eight times
+///         the last cache, or what the run has), and what one layer's op needs
 #pragma once
 
 #include <cstddef>
@@ -66,6 +66,9 @@ plan::Rates rates_of(const Timings& timings, bool updates_on_device);
 /// give to one (prefetch::Resource::shared). nullopt: both have room beside each other, or they
 /// were disturbed.
 std::optional<double> shared_cores(const Paces& paces, double first_share, double second_share);
+
+/// What lives on drives: state, weights, and the inputs of blocks.
+Bytes stored_of(const schedule::Setup& setup);
 
 /// Of the drives of these paths, those whose halves lay apart (nvme/speed.h).
 std::vector<Unsteady> unsteady_drives(const std::vector<std::string>& paths,

@@ -8,10 +8,11 @@
 
 namespace sluice::train {
 
-/// By all threads of the optimizer: a page comes from the memory nearest to the one that first
-/// touches it, so every pool is spread over the nodes, as the threads are that work in it. The
-/// device's pools by way of its stream; memory of a device that is not the host's is left alone.
-void first_touch(const memory::SlotMemory& memory, gpu::Stream& compute,
-                 const cpu_adam::Optimizer& optimizer);
+/// A page comes from the memory nearest to the thread that first touches it. The host's pools are
+/// touched by all threads of the optimizer, the device's on its stream, by as many as compute has:
+/// so every pool is spread over the nodes, as the threads are that work in it. Memory of a device
+/// that is not the host's is left alone.
+void first_touch(const memory::SlotMemory& memory, const cpu_adam::Optimizer& optimizer,
+                 gpu::Stream& compute, unsigned compute_threads);
 
 }  // namespace sluice::train

@@ -297,10 +297,9 @@ void Session::choose_verify(const plan::Rates& rates) {
   if (rates.checks > 0) {
     checks_ += fmt::format(", XXH3 at {:.1f} GB/s of a core", rates.checks / 1e9);
   }
-  if (known) checks_ += fmt::format(", {:.1f}% of the simulated step", 100 * cost);
-  if (!known || !checks) return;
-  plan_.forecast.checked_s = checked->seconds;
-  plan_.forecast.busy = checked->busy;
+  checks_ += known ? fmt::format(", {:.1f}% of the simulated step", 100 * cost)
+                   : ", a step is too long to simulate what that costs";
+  if (known && checks) plan::add_checks(plan_, *checked);
 }
 
 /// What would be refused when the files are made, found before there is anything to remove.

@@ -119,7 +119,7 @@ TEST_F(Metrics, TheSharesOfEachLaneAddUpToOne) {
 
 /// "simulated step: 0.00123 s, bound nvme-write 87%": three digits, and whole percents.
 TEST_F(Metrics, TheForecastIsThatOfThePlan) {
-  const Records records = run("r", "train.steps=4 aio.verify=false");
+  const Records records = run("r", "train.steps=4 aio.verify=true");
   const nlohmann::json& forecast = records.front().at("forecast");
   const double seconds = forecast.at("seconds").get<double>();
   double most = -1;
@@ -175,7 +175,9 @@ TEST_F(Metrics, EachStepMovesTheStateThroughNvmeOnce) {
 /// A block's input is 2 samples of 16 tokens of 16 numbers in fp32; the two layers' go to the host
 /// and come back. Steps overlap here, too: what the last one moves is complete when it ends.
 TEST_F(Metrics, EachInputOfALayerIsCopiedToTheHostAndBackOnce) {
-  constexpr double kInputs = 2 * kBatch * kSeqLen * 16 * 4;
+  constexpr double kPage = 4096;  // the 2,048 bytes of one take as much
+  static_assert(kBatch * kSeqLen * 16 * 4 <= kPage);
+  constexpr double kInputs = 2 * kPage;
   const std::string apart =
       "train.steps=3 tiers.gpu.unified=false activation_checkpointing.policy=every_layer ";
   const Records there = run("there", apart + "zero_optimization.offload_activation.device=none");

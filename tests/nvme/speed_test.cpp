@@ -5,9 +5,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
-#include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "engine/base/clock.h"
 #include "tests/support/temp_folder.h"
@@ -42,43 +42,30 @@ TEST(Speed, IsLookedAtBesideWhatGoesOnInARunAndNoLonger) {
   EXPECT_EQ(times, meanwhile);
 }
 
-/// Writes go the slower the longer it lasts: half as fast after each second, down to 20 MB/s.
-class Tiring final : public KernelSeam {
- public:
-  Bytes ask(const Request& piece) override {
-    if (piece.op == Op::kWrite) {
-      const std::lock_guard one_at_a_time(mutex_);
-      const double rate = std::max(300e6 * std::exp2(-to_seconds(now_ns() - begin_)), 20e6);
-      std::this_thread::sleep_for(
-          std::chrono::duration<double>(static_cast<double>(piece.bytes) / rate));
-      last_ = to_seconds(now_ns() - begin_);
-    }
-    return piece.bytes;
-  }
-  std::int64_t answer(const Request&, std::int64_t result) override { return result; }
-  /// Seconds, from the beginning to the last write.
-  double wrote_for() const { return last_; }
-
- private:
-  const Nanos begin_ = now_ns();
-  std::mutex mutex_;
-  std::atomic<double> last_ = 0;
-};
-
-TEST(Speed, OfADriveThatDoesNotHoldStillIsLookedAtAgainAndItsSpreadIsTold) {
-  const test::TempFolder folder;
-  const Options options{.engine = Engine::kThreads, .direct = Direct::kFalse};
-  const auto tiring = std::make_shared<Tiring>();
-  const Speed drive = look_at({folder / ""}, options, 9 * kLookedAt, {}, tiring).front();
-  EXPECT_GT(drive.spread, kSteady);
-  EXPECT_GT(tiring->wrote_for(), 2.5) << "one look ends after 1.6 s";
-  EXPECT_EQ(together({{{1, 1}, {1, 1}, 1, 0.5}, {{1, 1}, {1, 1}, 1, 0.3}}).spread, 0.5);
+TEST(Speed, ThatDoesNotHoldStillIsLookedAtAgainAndTheSteadiestLookCounts) {
+  std::vector<Moved> looks;
+  std::size_t at = 0;
+  const auto seen = [&](std::vector<Moved> of) {
+    looks = std::move(of);
+    at = 0;
+    return steadiest([&] { return looks.at(at++); }).whole;
+  };
+  EXPECT_EQ(seen({{10, 10, 11.9}, {20, 1, 1}}), 10);
+  EXPECT_EQ(at, 1U);
+  EXPECT_EQ(seen({{10, 10, 13}, {20, 1, 1}}), 20);
+  EXPECT_EQ(at, 2U);
+  EXPECT_EQ(seen({{10, 10, 13}, {20, 5, 4}, {30, 2, 1}, {40, 1, 1}}), 20);
+  EXPECT_EQ(at, 3U);
+  EXPECT_DOUBLE_EQ((Moved{1, 5, 4}).spread(), 0.25);
+  EXPECT_DOUBLE_EQ((Moved{1, 4, 5}).spread(), 0.25);
 }
 
-TEST(Speed, OfALookThatIsTooShortIsNotCalledUnsteady) {
+/// No two halves are equally long.
+TEST(Speed, TellsItsSpreadWhereTheLookWasLongEnough) {
   const test::TempFolder folder;
-  const Options options{.engine = Engine::kThreads, .direct = Direct::kFalse};
-  EXPECT_EQ(look_at({folder / ""}, options, 0, {}, std::make_shared<Tiring>()).front().spread, 0);
+  EXPECT_GT(look_at({folder / ""}, {}, 9 * kLookedAt).front().spread, 0);
+  EXPECT_EQ(look_at({folder / ""}, {}).front().spread, 0);
+  EXPECT_EQ(together({{{1, 1}, {1, 1}, 1, 0.5}, {{1, 1}, {1, 1}, 1, 0.3}}).spread, 0.5);
 }
 
 TEST(Speed, OfBothDirectionsIsThatOfAByteThereAndBack) {

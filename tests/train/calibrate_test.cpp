@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <memory>
 
 #include "engine/base/clock.h"
 #include "engine/base/cores.h"
@@ -138,7 +139,7 @@ TEST(Calibrate, TimesEverythingThatMovesOrComputesAndNothingLongerThanTheLook) {
 TEST(Calibrate, WorksOnMoreThanCachesHoldAndOnNoMoreThanAnEighthOfWhatThereIs) {
   EXPECT_EQ(looked_at(32_MiB, 1_GiB, 24_GiB), 256_MiB);
   EXPECT_EQ(looked_at(0, 1_GiB, 24_GiB), 256_MiB) << "not known";
-  EXPECT_EQ(looked_at(1_GiB, 1_GiB, 24_GiB), 512_MiB);
+  EXPECT_EQ(looked_at(1_GiB, 4_GiB, 24_GiB), 2_GiB);
   EXPECT_EQ(looked_at(32_MiB, 1_GiB, 400_MiB), 50_MiB);
   EXPECT_EQ(looked_at(32_MiB, 100_MiB, 24_GiB), 100_MiB) << "the run has no more";
   EXPECT_EQ(looked_at(32_MiB, 1_MiB, 24_GiB), 16_MiB);
@@ -186,9 +187,33 @@ TEST(Calibrate, CarriesWhatWasUnsteady) {
   EXPECT_EQ(found.unsteady.front().what, "head");
 }
 
+TEST(Calibrate, KnowsWhatADriveWillHold) {
+  schedule::Setup setup;
+  setup.layouts.resize(2);
+  setup.layouts[0].elems = 100;
+  setup.layouts[1].elems = 1000;
+  const auto on_nvme = [&setup](const schedule::Options& homes) {
+    setup.homes = homes;
+    return stored_of(setup);
+  };
+  setup.compute = DType::kBf16;
+  EXPECT_EQ(on_nvme({}), 0U);
+  EXPECT_EQ(on_nvme({.offload_param = schedule::ParamHome::kNvme}), 1100U * 2);
+  EXPECT_EQ(on_nvme({.offload_optimizer = schedule::OptimizerHome::kNvme}), 1100U * 12);
+  auto model = std::make_shared<shape::Model>();
+  model->decoder.hidden = 64;
+  model->blocks.resize(5);
+  setup.model = model;
+  setup.micro_batch_size = 3;
+  setup.seq_len = 7;
+  setup.sweep = 2;
+  EXPECT_EQ(on_nvme({.offload_activation = schedule::ActivationHome::kNvme}), 5U * 21 * 64 * 2 * 2);
+}
+
 TEST(Calibrate, NamesTheDrivesThatWereUnsteady) {
   const nvme::Speed still{{1, 1}, {1, 1}, 1, nvme::kSteady}, moving{{1, 1}, {1, 1}, 1, 0.4};
-  const std::vector<Unsteady> unsteady = unsteady_drives({"/a", "/b"}, {still, moving});
+  const std::vector<Unsteady> unsteady =
+      unsteady_drives({"/a", "/b", "/b/c"}, {still, moving, moving});
   ASSERT_EQ(unsteady.size(), 1U);
   EXPECT_EQ(unsteady[0].what, "the drive of /b");
   EXPECT_EQ(unsteady[0].spread, 0.4);

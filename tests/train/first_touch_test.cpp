@@ -38,7 +38,7 @@ TEST(FirstTouch, MakesEveryPageOfEveryPool) {
   for (const prefetch::PoolId pool : {0U, 1U, 2U, 4U}) {
     EXPECT_EQ(resident(memory.bytes(pool)), 0U) << pool;
   }
-  first_touch(memory, compute, optimizer);
+  first_touch(memory, optimizer, compute, 3);
   for (const prefetch::PoolId pool : {0U, 1U, 2U, 4U}) {
     const auto bytes = memory.bytes(pool);
     EXPECT_EQ(resident(bytes), div_ceil(bytes.size(), kAlignment)) << pool;
