@@ -65,7 +65,7 @@ struct Catalog {
   PoolBySize staged_params;    ///< weights on their way from nvme to the device
   PoolBySize device_params;    ///< fetched weights
   PoolBySize contributions;    ///< gradients as the compute lane writes them
-  PoolBySize staged;           ///< contributions on their way into a sum on the host
+  PoolBySize staged;           ///< contributions that wait for their sum on the host
   PoolBySize gradients;        ///< at home: the gradient of the step
   PoolBySize gradient_chunks;  ///< of a gradient, copied to where the optimizer works
   PoolBySize saved_gradients;  ///< a chunk of one that waits on the device, to or from a checkpoint

@@ -15,6 +15,9 @@ struct GradientRoute {
   /// Contributions of micro-batches and uses are added into an fp32 sum, the gradient. Else there
   /// is one contribution, and it is the gradient.
   bool summed = false;
+  /// There is one contribution of each use. The embedding's begins the sum; the head's, which comes
+  /// first, waits at home as it is, so that no fp32 is held in between.
+  bool head_waits = false;
   /// A contribution is written in device memory and copied to the host.
   bool offloaded = false;
   /// The optimizer gets copies of the chunks of a gradient that lies where it does not work.

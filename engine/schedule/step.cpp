@@ -201,9 +201,13 @@ class Step : public UpdateWriter {
   /// Where the compute lane writes the gradient of one use of a segment.
   BufferId contribution(int s, int b) {
     if (route(s).written_at_home()) return new_gradient(s, b);
+    const bool at_home = waits(s, b) && route(s).home == Tier::kCpu && !route(s).offloaded;
     const Bytes bytes = segment_bytes(s);
-    return transient(catalog_.contributions.at(bytes), bytes);
+    return transient((at_home ? catalog_.staged : catalog_.contributions).at(bytes), bytes);
   }
+
+  /// For the embedding's, at home.
+  bool waits(int s, int b) const { return route(s).head_waits && b > 0; }
 
   /// A buffer at home for all of a segment's gradient by this block. Where updates are delayed it
   /// stays; of a tied segment's two that of the embedding, into which the other is added.
@@ -216,8 +220,7 @@ class Step : public UpdateWriter {
   }
 
   /// A contribution becomes the segment's gradient, or is added to it: micro-batch by micro-batch,
-  /// each use of a tied segment in a sum of its own. With one micro-batch the head's waits as it is
-  /// for the embedding's, which comes first in the sum: no fp32 is held in between.
+  /// each use of a tied segment in a sum of its own, or the head's when the embedding's is there.
   void collect(int s, int b, int mb, BufferId contribution) {
     const Where where{.segment = s, .micro_batch = mb};
     if (route(s).offloaded) {
@@ -230,7 +233,7 @@ class Step : public UpdateWriter {
     Gradient& of = gradient(s);
     if (!route(s).summed) {
       of.sums[b] = contribution;
-    } else if (setup_.micro_batches == 1 && route(s).uses > 1 && b > 0) {
+    } else if (waits(s, b)) {
       of.later = contribution;
     } else {
       add(where, of.sums, b, contribution);
@@ -258,7 +261,7 @@ class Step : public UpdateWriter {
     const std::uint64_t elems = setup_.segment_elems(s);
     const Bytes elem = size_of(route(s).dtype);
     BufferId& norms = norms_[static_cast<std::size_t>(s)];
-    const bool on_device = separate() && route(s).home == prefetch::Tier::kGpu;
+    const bool on_device = separate() && route(s).home == Tier::kGpu;
     norms = transient(on_device ? catalog_.device_norms : catalog_.norms, norm_bytes(elems));
     arithmetic(OpId::kNorm, route(s).home, {.segment = s}, {{kGradient, whole}, {kNorms, norms}},
                {.bytes = static_cast<double>(elems * elem)});

@@ -133,19 +133,19 @@ TEST(HostRows, HeadsTurnWithinThreeRoundings) {
       const at::Tensor x = wide.narrow(1, 2, 3 * dim).view({2, 7, 3, dim});
       const Rotary turns =
           turns_of(plain_positions(2, 7), random({dim / 2}, at::kFloat, 2).abs(), 0.75);
-      const at::Tensor got = rotate(x.to(at::kFloat), turns, Turn::kForward);
-      EXPECT_TRUE(same_bits(rotate(x, turns, Turn::kForward), got.to(dtype)));
       const auto halves = x.to(at::kDouble).chunk(2, 3);
       const at::Tensor c = turns.cos_BS1P.to(at::kDouble), s = turns.sin_BS1P.to(at::kDouble);
-      const auto turned = [&](const at::Tensor& of, const at::Tensor& other, double sign) {
-        return of * c + sign * (other * s);
-      };
-      const at::Tensor exact =
-          at::cat({turned(halves[0], halves[1], -1), turned(halves[1], halves[0], 1)}, 3);
       const auto most = [&](std::size_t i) {
         return halves[i].abs() * c.abs() + halves[1 - i].abs() * s.abs();
       };
-      expect_within(got, exact, 3, at::cat({most(0), most(1)}, 3));
+      for (const Turn turn : {Turn::kForward, Turn::kBack}) {
+        const at::Tensor got = rotate(x.to(at::kFloat), turns, turn);
+        EXPECT_TRUE(same_bits(rotate(x, turns, turn), got.to(dtype)));
+        const at::Tensor sine = turn == Turn::kForward ? s : -s;
+        const at::Tensor exact =
+            at::cat({halves[0] * c - halves[1] * sine, halves[1] * c + halves[0] * sine}, 3);
+        expect_within(got, exact, 3, at::cat({most(0), most(1)}, 3));
+      }
     }
   }
 }
