@@ -54,9 +54,9 @@ class Look {
   }
 
   Rate rate(Op op) {
-    const std::vector<double> seconds = singles(op);
-    Rate rate{static_cast<double>(kLookedAt) / seconds[(seconds.size() - 1) / 2], 0};
-    if (seconds.front() > kSlowSeconds) return rate;
+    const std::vector<double> one = singles(op);
+    Rate rate{static_cast<double>(kLookedAt) / one[(one.size() - 1) / 2], 0};
+    if (one.front() > kSlowSeconds) return rate;
     const auto over = [this](double seconds, std::size_t done) {
       return seconds > kMostSeconds || (seconds > part() * kLeastSeconds && done >= enough());
     };
@@ -100,6 +100,7 @@ class Look {
   }
 
  private:
+  /// Its spread is kept.
   double moved(const std::function<Moved()>& look) {
     if (is_short()) return look().whole;
     const Moved moved = steadiest(look);
@@ -114,7 +115,7 @@ class Look {
     return std::max(to_seconds(now_ns() - begin), 1e-9);
   }
 
-  /// Sorted, of a few; of two where both were slow.
+  /// Seconds of one request, a few times, sorted; of two where both were slow.
   std::vector<double> singles(Op op) {
     std::vector<double> seconds;
     const auto slow = [&] { return seconds.size() == 2 && seconds.front() > kSlowSeconds; };

@@ -198,7 +198,8 @@ class Step : public UpdateWriter {
   const GradientRoute& route(int s) const { return catalog_.routes[static_cast<std::size_t>(s)]; }
   Gradient& gradient(int s) { return gradients_[static_cast<std::size_t>(s)]; }
 
-  /// Where the compute lane writes the gradient of one use of a segment.
+  /// Where the compute lane writes the gradient of one use of a segment: on the device, or at home
+  /// where that is the same memory and the gradient stays there as it is.
   BufferId contribution(int s, int b) {
     if (route(s).written_at_home()) return new_gradient(s, b);
     const bool at_home = waits(s, b) && route(s).home == Tier::kCpu && !route(s).offloaded;

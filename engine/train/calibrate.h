@@ -9,7 +9,7 @@
 ///         two where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy
 ///         machine, and twice what a layer takes if that is less than two seconds; one to six more
 ///         for each drive, up to three times that where it does not hold still; its reads and
-///         writes at once are looked at beside an update. Up to 2.4 GiB for that long (eight times
+///         writes at once are looked at beside an update. Up to 2.5 GiB for that long (eight times
 ///         the last cache, or what the run has), and what one layer's op needs
 #pragma once
 
