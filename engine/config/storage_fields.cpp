@@ -97,8 +97,7 @@ std::vector<Field> aio_fields() {
               {{"auto", Verify::kAuto}, {"true", Verify::kTrue}, {"false", Verify::kFalse}}),
           "Whether what comes back from a drive is checked against a sum (XXH3) of what was "
           "written. auto does where that costs at most 2% of the simulated step, or the step is "
-          "too "
-          "long to simulate",
+          "too long to simulate",
           &C::aio, &A::verify),
       key("aio.timeout", duration(std::chrono::seconds(1), std::chrono::hours(24)),
           "A read or write that a drive has not answered for so long ends the run, with what and "
