@@ -202,7 +202,8 @@ class Step : public UpdateWriter {
   /// where that is the same memory and the gradient stays there as it is.
   BufferId contribution(int s, int b) {
     if (route(s).written_at_home()) return new_gradient(s, b);
-    const bool at_home = waits(s, b) && route(s).home == Tier::kCpu && !route(s).offloaded;
+    const bool at_home =
+        waits(s, b) && route(s).home == prefetch::Tier::kCpu && !route(s).offloaded;
     const Bytes bytes = segment_bytes(s);
     return transient((at_home ? catalog_.staged : catalog_.contributions).at(bytes), bytes);
   }
@@ -262,7 +263,7 @@ class Step : public UpdateWriter {
     const std::uint64_t elems = setup_.segment_elems(s);
     const Bytes elem = size_of(route(s).dtype);
     BufferId& norms = norms_[static_cast<std::size_t>(s)];
-    const bool on_device = separate() && route(s).home == Tier::kGpu;
+    const bool on_device = separate() && route(s).home == prefetch::Tier::kGpu;
     norms = transient(on_device ? catalog_.device_norms : catalog_.norms, norm_bytes(elems));
     arithmetic(OpId::kNorm, route(s).home, {.segment = s}, {{kGradient, whole}, {kNorms, norms}},
                {.bytes = static_cast<double>(elems * elem)});
