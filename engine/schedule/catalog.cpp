@@ -157,8 +157,7 @@ class Writer {
       home = route.home;
       whole.push_back(elems * size_of(route.dtype));
       if (!route.written_at_home()) contributions.push_back(elems * elem);
-      const bool waits_here = route.head_waits && route.home == Tier::kCpu;
-      if ((route.summed && route.offloaded) || waits_here) staged.push_back(elems * elem);
+      if (route.staged()) staged.push_back(elems * elem);
       if (route.copied_by_chunk) {
         for (const auto& chunk : setup_.chunks[static_cast<std::size_t>(s)]) {
           chunks.push_back(chunk.elems * size_of(route.dtype));

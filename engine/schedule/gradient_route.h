@@ -25,6 +25,9 @@ struct GradientRoute {
 
   /// The compute lane writes its contribution where the step's gradient lies.
   bool written_at_home() const { return !summed && !offloaded; }
+  /// Contributions lie in host memory until they are added to a sum there: copied to it, or, of the
+  /// head where the device has the same memory, written there.
+  bool staged() const { return home == prefetch::Tier::kCpu && (offloaded ? summed : head_waits); }
 };
 
 GradientRoute gradient_route(const Setup& setup, int segment);

@@ -202,8 +202,7 @@ class Step : public UpdateWriter {
   /// where that is the same memory and the gradient stays there as it is.
   BufferId contribution(int s, int b) {
     if (route(s).written_at_home()) return new_gradient(s, b);
-    const bool at_home =
-        waits(s, b) && route(s).home == prefetch::Tier::kCpu && !route(s).offloaded;
+    const bool at_home = waits(s, b) && route(s).staged() && !route(s).offloaded;
     const Bytes bytes = segment_bytes(s);
     return transient((at_home ? catalog_.staged : catalog_.contributions).at(bytes), bytes);
   }
