@@ -26,9 +26,13 @@ Kept kept_of(const Decoder& d, std::int64_t tokens, DType compute) {
 KeptLogits kept_logits_of(const Decoder& d, std::int64_t tokens, std::int64_t loss_chunk,
                           DType compute) {
   if (loss_chunk >= d.vocab) return {};
-  const auto vocab = static_cast<Bytes>(d.vocab), columns = static_cast<Bytes>(loss_chunk);
-  const Bytes chunk = round_up(static_cast<Bytes>(tokens) * columns * size_of(compute), kAlignment);
-  return {chunk, chunk * div_ceil(vocab, columns)};
+  const auto bytes_of = [&](std::int64_t columns) {
+    return round_up(static_cast<Bytes>(tokens) * static_cast<Bytes>(columns) * size_of(compute),
+                    kAlignment);
+  };
+  const Bytes chunk = bytes_of(loss_chunk);
+  const auto whole = static_cast<Bytes>(d.vocab / loss_chunk);
+  return {chunk, whole * chunk + bytes_of(d.vocab % loss_chunk)};
 }
 
 }  // namespace sluice::shape

@@ -35,7 +35,7 @@ struct Kept {
 
 Kept kept_of(const Decoder& decoder, std::int64_t tokens, DType compute);
 
-/// Chunk after chunk, each [N, columns] contiguous and as far from the next as a whole one takes.
+/// Chunk after chunk, each [N, columns] contiguous; the last may have fewer columns.
 struct KeptLogits {
   Bytes chunk = 0;
   Bytes bytes = 0;  ///< 0: with one chunk there is no second pass

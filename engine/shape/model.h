@@ -91,7 +91,7 @@ double forward_flops(const Model& model, const Block& block, std::int64_t batch,
 
 /// Vocabulary columns that the head takes at a time, for micro-batches of `tokens` tokens: the
 /// whole vocabulary when its logits are no larger than what a layer's backward needs anyway, else
-/// equal parts of about that size.
+/// parts of about that size, of a multiple of 64, and what is left over.
 std::int64_t auto_loss_chunk(const Decoder& decoder, std::int64_t tokens);
 
 /// Tokens that a layer's MLP takes at a time, of micro-batches of `tokens` tokens: all of them up
