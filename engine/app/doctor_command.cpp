@@ -30,6 +30,13 @@ Finding versions() {
           ""};
 }
 
+/// Nothing, where a run has the cores that it is given.
+std::vector<Finding> binding() {
+  if (!tensor::is_bound()) return {};
+  return {
+      {doctor::Verdict::kMissing, "OpenMP", "has bound this process to one core", tensor::kUnbind}};
+}
+
 /// Those that a run of this file writes to.
 std::vector<Finding> folders_of(const config::Config& config) {
   std::vector<Finding> findings = {
@@ -53,6 +60,7 @@ std::vector<Finding> folders_of(const config::Config& config) {
 
 int doctor(const std::string& file, const std::vector<std::string>& overrides) {
   std::vector<Finding> findings = {doctor::processors()};
+  add(findings, binding());
   const tensor::CodePaths paths = tensor::code_paths();
   add(findings, {doctor::optimizer(), doctor::bf16(paths.instructions, paths.onednn)});
   add(findings, {doctor::memory(), doctor::huge_pages(), doctor::locked_memory()});

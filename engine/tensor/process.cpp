@@ -94,9 +94,15 @@ void require_process_environment(char** argv) {
   if (of_every_build || of_this_build) ::execv("/proc/self/exe", argv);
 }
 
+bool is_bound() {
+  return omp_get_proc_bind() != omp_proc_bind_false;
+}
+
 void set_compute_threads(int threads) {
   SLUICE_CHECK(threads >= 1, kConfig,
                fmt::format("compute.threads: asked {}, needs at least 1", threads));
+  SLUICE_CHECK(!is_bound(), kEnv,
+               fmt::format("OpenMP has bound this process to one core; {}", kUnbind));
   const int most = omp_get_thread_limit();
   SLUICE_CHECK(
       threads <= most, kConfig,

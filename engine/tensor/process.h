@@ -10,11 +10,17 @@ namespace sluice::tensor {
 /// tests and benchmarks too; does not return when anything was missing.
 void require_process_environment(char** argv);
 
+/// Whether OpenMP bound this process to one core before main(), and with it every thread of every
+/// lane: where OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY say so.
+bool is_bound();
+inline constexpr const char* kUnbind =
+    "unset OMP_PROC_BIND, OMP_PLACES and GOMP_CPU_AFFINITY; taskset says which cores a run has";
+
 /// The number of threads is part of a run's numbers: another number may give other bits. All of
 /// them work in every op, however busy the machine is.
 ///
 /// Thread  the compute thread, before its first op; OpenMP and MKL keep it per thread
-/// Throws  kConfig when OpenMP may not start so many
+/// Throws  kConfig when OpenMP may not start so many; kEnv when is_bound()
 void set_compute_threads(int threads);
 
 /// Asks LibTorch for kernels that give the same bits in every repeat, and for an error where it has

@@ -72,6 +72,18 @@ TEST_F(EnvironmentTest, ARunTakesAThreadPerCoreThatItMayUse) {
   EXPECT_EQ(json.at("compute_threads"), 1);
 }
 
+TEST_F(EnvironmentTest, ARunThatOpenMpHasBoundToOneCoreIsRefused) {
+  for (const std::string variable :
+       {"OMP_PROC_BIND=close", "OMP_PLACES=cores", "GOMP_CPU_AFFINITY=0"}) {
+    const Ending ending = shell(variable + " $sluice train run.yaml");
+    EXPECT_EQ(ending.code, 3) << variable << ": " << ending.said;
+    EXPECT_THAT(ending.said, testing::HasSubstr("unset OMP_PROC_BIND"));
+    EXPECT_FALSE(exists("runs")) << variable;
+    EXPECT_EQ(shell(variable + " $sluice doctor").code, 3) << variable;
+  }
+  EXPECT_EQ(shell("OMP_PROC_BIND=false $sluice train run.yaml --dry-run").code, 0);
+}
+
 TEST_F(EnvironmentTest, ARunInBf16SaysWhereItsProductsAreEmulated) {
   constexpr const char* kNoBf16 = "ONEDNN_MAX_CPU_ISA=SSE41 $sluice train run.yaml ";
   for (const char* how : {"precision.compute=bf16 --dry-run", "precision.compute=bf16"}) {
