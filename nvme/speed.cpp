@@ -213,11 +213,13 @@ double Speed::both() const {
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options,
                            Bytes stored, const std::function<void()>& beside) {
   std::map<std::uint64_t, Speed> drives;
-  std::map<std::uint64_t, double> paths_of;
+  std::map<std::uint64_t, std::size_t> paths_of;
+  for (const std::string& path : paths) ++paths_of[filesystem_of(path).device];
   for (const std::string& path : paths) {
     const std::uint64_t drive = filesystem_of(path).device;
-    if (paths_of[drive]++ > 0) continue;
-    Look look(path, options, std::min(stored / paths.size(), filesystem_of(path).free / 4));
+    if (drives.contains(drive)) continue;
+    const Bytes there = stored / paths.size() * paths_of[drive];
+    Look look(path, options, std::min(there, filesystem_of(path).free / 4));
     look.fill();
     const Rate write = look.rate(Op::kWrite);
     Speed speed{look.rate(Op::kRead), write};
@@ -228,7 +230,7 @@ std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options&
   std::vector<Speed> speeds;
   for (const std::string& path : paths) {
     const std::uint64_t drive = filesystem_of(path).device;
-    speeds.push_back(part_of(drives.at(drive), 1 / paths_of.at(drive)));
+    speeds.push_back(part_of(drives.at(drive), 1 / static_cast<double>(paths_of.at(drive))));
   }
   return speeds;
 }

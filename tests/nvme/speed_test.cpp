@@ -96,6 +96,9 @@ TEST(Speed, OfADriveIsSharedByItsPaths) {
   EXPECT_EQ(two[0].read.alone, two[1].read.alone);  // one look, not two alike
   EXPECT_EQ(two[0].read.together, two[1].read.together);
   EXPECT_EQ(two[0].write.alone, two[1].write.alone);
+  EXPECT_EQ(two[0].spread, 0);
+  // Of all that will be there: half of it would be too little to tell.
+  EXPECT_GT(look_at({folder / "a", folder / "b"}, {}, 9 * kLookedAt).front().spread, 0);
 }
 
 }  // namespace
