@@ -75,8 +75,8 @@ enum class Pin : std::uint8_t {
 /// kAlignment. Slow to make: take large ones, rarely. Where the system refuses to pin it, a warning
 /// says so once, and it is plain memory: copies from it are slower.
 ///
-/// Pinning makes every page that is not there, near the thread that asks. Who wants pages elsewhere
-/// touches them first and pins later.
+/// Pinning makes every page that is not there, on the thread that asks. Who wants that done by
+/// several touches them first and pins later. engine/base/nodes.h says on which nodes they lie.
 ///
 /// Owns    the memory. Streams do not hold it: drop it after their events are done
 class PinnedSlab {

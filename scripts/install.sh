@@ -27,7 +27,7 @@ cuda_requirements=$root/scripts/cuda-requirements.txt
 # Of every room without LibTorch: CMake looks for all of it, also where only a part is built.
 bench_packages=(
   g++ cmake ninja-build pkg-config
-  liburing-dev libaio-dev libxxhash-dev libtbb-dev libxsimd-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
+  liburing-dev libaio-dev libnuma-dev libxxhash-dev libtbb-dev libxsimd-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
   nlohmann-json3-dev
 )
 build_packages=(

@@ -6,7 +6,7 @@
 cmake_minimum_required(VERSION 3.24)
 
 # include path (regex) -> rooms; all others are refused.
-set(libraries torch io_uring tbb xsimd yaml cli spdlog cuda)
+set(libraries torch io_uring tbb xsimd yaml cli spdlog numa cuda)
 set(torch_path "^(torch|ATen|c10|caffe2)/")
 set(torch_rooms tensor comm model compute app)
 set(io_uring_path "^(liburing|libaio)")
@@ -21,6 +21,8 @@ set(cli_path "^CLI/")
 set(cli_rooms app bench)
 set(spdlog_path "^spdlog/")
 set(spdlog_rooms base)
+set(numa_path "^numa")
+set(numa_rooms base)
 set(cuda_path "^(cuda|nccl|cublas)")
 set(cuda_rooms gpu)
 

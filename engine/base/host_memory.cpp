@@ -1,13 +1,14 @@
 #include "engine/base/host_memory.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "engine/base/cgroup.h"
@@ -36,14 +37,12 @@ std::optional<Bytes> bytes_in(const fs::path& path) {
   return std::nullopt;
 }
 
-/// The number after a word at the beginning of a line.
+/// The number after a word.
 std::optional<Bytes> number_after(const fs::path& path, const std::string& word) {
   std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string key;
-    Bytes value = 0;
-    if (words >> key >> value && key == word) return value;
+  Bytes value = 0;
+  for (std::string each; file >> each;) {
+    if (each == word && file >> value) return value;
   }
   return std::nullopt;
 }
@@ -73,9 +72,38 @@ HostMemory lower(HostMemory least, const Cgroup& group) {
   return least;
 }
 
+/// Lowers `least` to what is free of these nodes, unless the machine has no others.
+HostMemory lower(HostMemory least, const std::vector<unsigned>& nodes, const fs::path& all) {
+  Bytes free_kib = 0;
+  bool others = false;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(all, missing)) {
+    const fs::path meminfo = entry.path() / "meminfo";
+    const auto has_name = [&](unsigned node) {
+      return entry.path().filename() == fmt::format("node{}", node);
+    };
+    if (number_after(meminfo, "MemTotal:").value_or(0) == 0) continue;  // of processors alone
+    if (std::ranges::none_of(nodes, has_name)) {
+      others = true;
+      continue;
+    }
+    free_kib += number_after(meminfo, "MemFree:").value_or(0);
+    free_kib += number_after(meminfo, "Inactive(file):").value_or(0);
+  }
+  if (nodes.empty() || !others) return least;
+  std::string whose = fmt::format("the memory nodes of this process ({})", fmt::join(nodes, ", "));
+  least.limits.push_back(whose);
+  const Bytes free = free_kib << 10;
+  if (free < least.available) {
+    least.available = free;
+    least.whose = std::move(whose);
+  }
+  return least;
+}
+
 }  // namespace
 
-HostMemory host_memory(const std::string& root) {
+HostMemory host_memory(const std::string& root, const std::vector<unsigned>& nodes) {
   const fs::path base = root;
   errno = 0;
   const auto kib = number_after(base / "proc/meminfo", "MemAvailable:");
@@ -85,7 +113,7 @@ HostMemory host_memory(const std::string& root) {
                            errno == EMFILE ? ": too many open files, raise `ulimit -n`" : ""));
   HostMemory least{*kib << 10, "this machine"};
   for (const Cgroup& group : cgroups("memory", base)) least = lower(std::move(least), group);
-  return least;
+  return lower(std::move(least), nodes, base / "sys/devices/system/node");
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/nodes.h"
 #include "engine/base/units.h"
 
 namespace sluice {
@@ -11,13 +12,15 @@ namespace sluice {
 struct HostMemory {
   Bytes available = 0;  ///< without swapping, and before a cgroup kills or throttles anybody
   std::string whose;    ///< who has no more than that: "this machine", or a cgroup and its limit
-  std::vector<std::string> limits = {};  ///< every cgroup's from this process upwards, said alike
+  std::vector<std::string> limits = {};  ///< every cgroup's from this process upwards, and nodes
 };
 
-/// The least of MemAvailable and of what every cgroup from this process upwards leaves, versions 1
-/// and 2; cached file pages count as free. `root` holds proc/ and sys/: a test has its own.
+/// The least of MemAvailable, of what every cgroup from this process upwards leaves, versions 1 and
+/// 2, and of what is free of `nodes`, if the machine has others; cached file pages count as free.
+/// `root` holds proc/ and sys/: a test has its own.
 ///
 /// Throws  kEnv when /proc/meminfo does not say
-HostMemory host_memory(const std::string& root = "/");
+HostMemory host_memory(const std::string& root = "/",
+                       const std::vector<unsigned>& nodes = memory_nodes());
 
 }  // namespace sluice

@@ -6,6 +6,8 @@
 #include <limits>
 #include <new>
 
+#include "engine/base/nodes.h"
+
 namespace sluice {
 namespace {
 
@@ -32,8 +34,13 @@ std::byte* map_pages(Bytes n) noexcept {
   std::byte* data = taken + before;
   if (before > 0) munmap(taken, before);
   if (before < kLargePage) munmap(data + n, kLargePage - before);
-  madvise(data, n, MADV_HUGEPAGE);  // refused where the kernel has none: then small ones do
+  advise_pages(data, n);
   return data;
+}
+
+void advise_pages(std::byte* data, Bytes n) noexcept {
+  madvise(data, n, MADV_HUGEPAGE);  // refused where the kernel has none: then small ones do
+  spread_over_nodes(data, n);
 }
 
 void unmap_pages(std::byte* data, Bytes n) noexcept {

@@ -1,6 +1,6 @@
-/// Memory in whole pages, straight from the kernel: all zero, and in large pages where there is
-/// enough of it for them to pay and the kernel has them. A drive and a walk through memory both
-/// take less of a processor then.
+/// Memory in whole pages, straight from the kernel: all zero. Where there is enough of it to pay,
+/// in large pages if the kernel has them - a drive and a walk through memory both take less of a
+/// processor then - and spread over the machine's nodes (nodes.h).
 ///
 /// Not touched yet: a page that was only ever read is one that all of them share.
 #pragma once
@@ -21,6 +21,10 @@ struct UnmapPages {
   void operator()(std::byte* data) const noexcept { unmap_pages(data, n); }
 };
 using PageBytes = std::unique_ptr<std::byte[], UnmapPages>;
+
+/// What map_pages() asks of the kernel for enough of them, for pages that were mapped otherwise;
+/// none is touched yet.
+void advise_pages(std::byte* data, Bytes n) noexcept;
 
 /// Throws std::bad_alloc.
 PageBytes take_pages(Bytes n);

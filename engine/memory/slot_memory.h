@@ -3,7 +3,7 @@
 /// Owns    all of it, from construction to destruction; entered in the ledger before it is taken.
 ///         Of the device one allocation, cut into pools: what fits in bytes, fits
 ///         Pages of host memory come with the first touch: whoever builds this touches all of them
-///         before the run, on the threads that will use them, and pins them then
+///         before the run, by several threads, and pins them then
 /// Thread  construction: one; lookups: any
 /// Throws  kBudget when a tier's limit, the machine or its cgroup has not that much
 #pragma once

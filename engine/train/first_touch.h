@@ -8,10 +8,9 @@
 
 namespace sluice::train {
 
-/// A page comes from the memory nearest to the thread that first touches it. The host's pools are
-/// touched by all threads of the optimizer, the device's on its stream, by as many as compute has:
-/// so every pool is spread over the nodes, as the threads are that work in it. Memory of a device
-/// that is not the host's is left alone.
+/// The host's pools are touched by all threads of the optimizer, the device's on its stream, by as
+/// many as compute has. Memory of a device that is not the host's is left alone. On which node a
+/// page lies was said when it was mapped (engine/base/nodes.h).
 void first_touch(const memory::SlotMemory& memory, const cpu_adam::Optimizer& optimizer,
                  gpu::Stream& compute, unsigned compute_threads);
 

@@ -27,7 +27,9 @@ class HostMemoryTest : public testing::Test {
     write(folder + "/memory.stat",
           "anon 1\nfile 2\ninactive_file " + std::to_string(cached << 20) + "\nactive_file 4096\n");
   }
-  HostMemory look() const { return host_memory(tree_.path()); }
+  HostMemory look(const std::vector<unsigned>& nodes = {}) const {
+    return host_memory(tree_.path(), nodes);
+  }
 
   TempFolder tree_;
 };
@@ -48,6 +50,31 @@ TEST_F(HostMemoryTest, IsNoMoreThanTheCgroupLeavesAndCachedFilesCountAsFree) {
   group("/jobs/mine", mib(2048), "max", 512, 128);
   EXPECT_EQ(look().available, 2048_MiB - 384_MiB);
   EXPECT_EQ(look().whose, "the cgroup /jobs/mine (memory.max 2.0 GiB)");
+}
+
+TEST_F(HostMemoryTest, IsNoMoreThanItsNodesHaveWhereThereAreOthers) {
+  const auto node = [this](int number, Bytes total, Bytes free, Bytes cached) {
+    const auto line = [number](const char* what, Bytes mib) {
+      return "Node " + std::to_string(number) + " " + what + " " + std::to_string(mib << 10) +
+             " kB\n";
+    };
+    write("sys/devices/system/node/node" + std::to_string(number) + "/meminfo",
+          line("MemTotal:", total) + line("MemFree:", free) + line("Inactive(file):", cached));
+  };
+  node(0, 16384, 6000, 144);
+  node(1, 0, 0, 0);  // only processors
+  EXPECT_EQ(look({0}).whose, "this machine") << "it has no others";
+  node(10, 16384, 9000, 0);
+  EXPECT_EQ(look({0}).available, 6144_MiB);
+  EXPECT_EQ(look({0}).whose, "the memory nodes of this process (0)");
+  EXPECT_EQ(look({0}).limits, std::vector<std::string>{look({0}).whose});
+  EXPECT_EQ(look({10}).available, 9000_MiB);
+  EXPECT_EQ(look({0, 10}).whose, "this machine");
+  EXPECT_EQ(look({}).whose, "this machine") << "the kernel does not say";
+  write("proc/self/cgroup", "0::/jobs\n");
+  group("/jobs", mib(1024), "max", 24, 0);
+  EXPECT_EQ(look({0}).available, 1000_MiB) << "the cgroup has less";
+  EXPECT_EQ(look({0}).limits.size(), 2U);
 }
 
 TEST_F(HostMemoryTest, HighCountsLikeMaxBecauseItThrottles) {
