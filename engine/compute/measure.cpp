@@ -8,6 +8,7 @@
 
 #include "engine/base/cores.h"
 #include "engine/base/error.h"
+#include "engine/base/host_memory.h"
 #include "engine/base/machine.h"
 #include "engine/compute/model_ops.h"
 #include "engine/model/documents.h"
@@ -15,6 +16,7 @@
 #include "engine/schedule/catalog.h"
 #include "engine/tensor/process.h"
 #include "engine/tensor/view.h"
+#include "engine/train/calibrate.h"
 #include "engine/train/record.h"
 #include "engine/zero/chunk.h"
 #include "gpu/device.h"
@@ -202,13 +204,15 @@ struct OpCost {
 class Caches {
  public:
   explicit Caches(Bytes of_run)
-      : others_(gpu::device().unified ? std::min({kTimes * last_cache(), of_run, kMost}) : 0) {}
+      : others_(gpu::device().unified
+                    ? train::cleared_by(last_cache(), of_run, host_memory().available)
+                    : 0) {}
   void clear() {
     for (std::size_t i = 0; i < others_.size(); i += kLine) ++others_[i];
   }
 
  private:
-  static constexpr Bytes kTimes = 2, kMost = 1_GiB, kLine = 64;
+  static constexpr Bytes kLine = 64;
   std::vector<std::uint8_t> others_;
 };
 

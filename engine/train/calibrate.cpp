@@ -18,6 +18,8 @@
 #include "engine/base/host_memory.h"
 #include "engine/base/log.h"
 #include "engine/base/machine.h"
+#include "engine/base/pages.h"
+#include "engine/schedule/catalog.h"
 #include "engine/zero/chunk.h"
 #include "gpu/arithmetic.h"
 #include "gpu/device.h"
@@ -87,17 +89,17 @@ class Look {
   std::function<void()> host(const cpu_adam::Optimizer& optimizer, double layer_s,
                              const std::function<std::function<void()>()>& layer,
                              Timings& timings) {
-    const auto arrays = std::make_shared<Arrays>(elems_);
+    const auto arrays = std::make_shared<const Arrays>(optimizer, elems_);
     const cpu_adam::State state = arrays->state();
     timings.touch = timed("memory", [&] {
       return seconds([&] {
         for (const std::span<float> of : {state.master, state.m, state.v}) negate(optimizer, of);
       });
     });
-    timings.host = arithmetic("host", optimizer, state, arrays->gradient, arrays->weights,
+    timings.host = arithmetic("host", optimizer, state, arrays->gradient(), arrays->weights(),
                               [this](const auto& work) { return seconds(work); });
     std::function<void()> updates = [this, &optimizer, arrays, at = std::size_t{0}]() mutable {
-      update_chunk(optimizer, arrays->state(), arrays->gradient, arrays->weights, at);
+      update_chunk(optimizer, arrays->state(), arrays->gradient(), arrays->weights(), at);
       at = at + 2 * chunk_ <= elems_ ? at + chunk_ : 0;
     };
     const auto op = layer_s > 0 ? layer() : nullptr;
@@ -141,13 +143,30 @@ class Look {
   static constexpr std::size_t kGrain = 4096;
   static constexpr Bytes kMostPieces = 256;  // so that a round is about bytes
 
-  struct Arrays {
-    explicit Arrays(std::size_t elems)
-        : master(elems), m(elems), v(elems), gradient(elems, 1.0F), weights(elems) {}
-    cpu_adam::State state() { return {master, m, v}; }
+  /// In pages as the pools have them, touched by the threads that work in them.
+  class Arrays {
+   public:
+    Arrays(const cpu_adam::Optimizer& optimizer, std::size_t elems)
+        : elems_(elems), pages_(take_pages((kArrays + 1) * bytes_of_one())) {
+      for (Bytes array = 0; array <= kArrays; ++array) {
+        optimizer.for_grains(elems, [&](std::size_t begin, std::size_t end) {
+          std::ranges::fill(values(array).subspan(begin, end - begin), array == 0 ? 1.0F : 0.0F);
+        });
+      }
+    }
+    std::span<float> gradient() const { return values(0); }
+    cpu_adam::State state() const { return {values(1), values(2), values(3)}; }
+    std::span<Bf16> weights() const { return {reinterpret_cast<Bf16*>(at(kArrays)), elems_}; }
 
-    std::vector<float> master, m, v, gradient;
-    std::vector<Bf16> weights;
+   private:
+    Bytes bytes_of_one() const { return round_up(elems_ * sizeof(float), kAlignment); }
+    std::byte* at(Bytes array) const { return pages_.get() + array * bytes_of_one(); }
+    std::span<float> values(Bytes array) const {
+      return {reinterpret_cast<float*>(at(array)), elems_};
+    }
+
+    std::size_t elems_;
+    PageBytes pages_;
   };
 
   static int largest_segment(const schedule::Setup& setup) {
@@ -220,6 +239,13 @@ Bytes memory_of(const schedule::Setup& setup) {
   return setup.model->parameters() * (zero::kStateBytesPerElem + 2 * size_of(setup.compute));
 }
 
+constexpr Bytes kShares = 8;  // of what can be taken, one is
+
+Bytes cache_or_usual(Bytes last_cache) {
+  constexpr Bytes kUsual = 32_MiB;
+  return last_cache > 0 ? last_cache : kUsual;
+}
+
 /// nullopt: they cannot be measured.
 std::optional<std::vector<nvme::Speed>> look_at_drives(const memory::NvmeTier& nvme,
                                                        const nvme::Options& aio, Bytes stored,
@@ -241,10 +267,14 @@ Throughput throughput(const nvme::Rate& rate) {
 }  // namespace
 
 Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available) {
-  constexpr Bytes kLeast = 16_MiB, kMost = 2_GiB, kUsualCache = 32_MiB;
-  constexpr Bytes kTimes = 8, kShares = 8;
-  const Bytes beyond = kTimes * (last_cache > 0 ? last_cache : kUsualCache);
+  constexpr Bytes kLeast = 16_MiB, kMost = 2_GiB, kTimes = 8;
+  const Bytes beyond = kTimes * cache_or_usual(last_cache);
   return std::min(std::clamp(std::min(beyond, of_run), kLeast, kMost), available / kShares);
+}
+
+Bytes cleared_by(Bytes last_cache, Bytes of_run, Bytes available) {
+  constexpr Bytes kMost = 1_GiB, kTimes = 2;
+  return std::min({kTimes * cache_or_usual(last_cache), of_run, kMost, available / kShares});
 }
 
 std::optional<double> shared_cores(const Paces& paces, double first_share, double second_share) {
@@ -264,9 +294,8 @@ Bytes stored_of(const schedule::Setup& setup) {
   for (const zero::Layout& layout : setup.layouts) elems += layout.elems;
   Bytes stored = per_elem * elems;
   if (setup.homes.offload_activation == schedule::ActivationHome::kNvme) {
-    const shape::Model& model = *setup.model;
-    const auto numbers = setup.micro_batch_tokens() * model.decoder.hidden * setup.sweep;
-    stored += model.blocks.size() * static_cast<Bytes>(numbers) * size_of(setup.compute);
+    const auto inputs = setup.model->blocks.size() * static_cast<std::size_t>(setup.sweep);
+    stored += inputs * schedule::sizes_of(setup).activation;
   }
   return stored;
 }

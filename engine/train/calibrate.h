@@ -58,6 +58,10 @@ struct Timings {
 /// and an eighth of what can be taken. `last_cache` 0: not known.
 Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available);
 
+/// So much is walked through before an op is timed, so that nothing of it is in a cache: twice what
+/// they hold. Where a run has less, most of it stays there between steps too.
+Bytes cleared_by(Bytes last_cache, Bytes of_run, Bytes available);
+
 /// The rates that follow, for an optimizer that works here or there. What was not looked at keeps
 /// its default.
 plan::Rates rates_of(const Timings& timings, bool updates_on_device);

@@ -145,6 +145,14 @@ TEST(Calibrate, WorksOnMoreThanCachesHoldAndOnNoMoreThanAnEighthOfWhatThereIs) {
   EXPECT_EQ(looked_at(32_MiB, 1_MiB, 24_GiB), 16_MiB);
 }
 
+TEST(Calibrate, ClearsCachesOfWhatOthersLeaveThere) {
+  EXPECT_EQ(cleared_by(32_MiB, 1_GiB, 24_GiB), 64_MiB);
+  EXPECT_EQ(cleared_by(0, 1_GiB, 24_GiB), 64_MiB) << "not known";
+  EXPECT_EQ(cleared_by(32_MiB, 10_MiB, 24_GiB), 10_MiB) << "all of the run stays in a cache";
+  EXPECT_EQ(cleared_by(768_MiB, 8_GiB, 24_GiB), 1_GiB);
+  EXPECT_EQ(cleared_by(768_MiB, 8_GiB, 2_GiB), 256_MiB) << "a small cgroup on a large machine";
+}
+
 TEST(Calibrate, CoresGiveToTwoWhatBothGotDoneOfThem) {
   EXPECT_EQ(shared_cores({0.5, 0.5}, 1, 1), 1);
   EXPECT_EQ(shared_cores({0.5, 0.25}, 1, 1), 0.75);
@@ -207,7 +215,8 @@ TEST(Calibrate, KnowsWhatADriveWillHold) {
   setup.micro_batch_size = 3;
   setup.seq_len = 7;
   setup.sweep = 2;
-  EXPECT_EQ(on_nvme({.offload_activation = schedule::ActivationHome::kNvme}), 5U * 21 * 64 * 2 * 2);
+  const Bytes input = round_up(Bytes{21 * 64 * 2}, kAlignment);
+  EXPECT_EQ(on_nvme({.offload_activation = schedule::ActivationHome::kNvme}), 5 * 2 * input);
 }
 
 TEST(Calibrate, NamesTheDrivesThatWereUnsteady) {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "engine/base/error.h"
+#include "engine/base/pages.h"
 #include "engine/tensor/arena.h"
 
 namespace sluice::tensor::backend {
@@ -61,6 +62,7 @@ Reservation::Reservation(Bytes most) {
                fmt::format("workspace: the system refused {} of addresses to measure ops in "
                            "({}); raise `ulimit -v`",
                            format_bytes(size), std::strerror(errno)));
+  advise_pages(static_cast<std::byte*>(p), size);  // as the workspace of a run has them
   range_ = std::make_unique<Range>(Range{static_cast<std::byte*>(p), size});
 }
 
