@@ -11,7 +11,7 @@ namespace sluice {
 
 struct HostMemory {
   Bytes available = 0;  ///< without swapping, and before a cgroup kills or throttles anybody
-  std::string whose;    ///< who has no more than that: "this machine", or a cgroup and its limit
+  std::string whose;    ///< who has no more: "this machine", a cgroup and its limit, or nodes
   std::vector<std::string> limits = {};  ///< every cgroup's from this process upwards, and nodes
 };
 

@@ -107,7 +107,7 @@ Finding memory(const fs::path& root) {
   if (host.whose == "this machine") return f;
   f.verdict = Verdict::kLess;
   f.fix = fmt::format(
-      "{} is what a run gets: raise its limit (docker run --memory), or let "
+      "{} is what a run gets: raise its limit (docker run --memory, --cpuset-mems), or let "
       "tiers.cpu.limit be auto",
       host.whose);
   return f;

@@ -37,7 +37,7 @@ Kept kept_of(const Decoder& decoder, std::int64_t tokens, DType compute);
 
 /// Chunk after chunk, each [N, columns] contiguous; the last may have fewer columns.
 struct KeptLogits {
-  Bytes chunk = 0;
+  Bytes chunk = 0;  ///< from the beginning of one to that of the next
   Bytes bytes = 0;  ///< 0: with one chunk there is no second pass
 };
 
