@@ -39,9 +39,8 @@ bool may_set_policies() {
          std::ifstream("/proc/thread-self/numa_maps").good();
 }
 
-#define SKIP_WITHOUT_POLICIES()                                                             \
-  if (!may_set_policies()) GTEST_SKIP() << "this kernel, or this container, has no memory " \
-                                           "policies"
+#define SKIP_WITHOUT_POLICIES() \
+  if (!may_set_policies()) GTEST_SKIP() << "no memory policies in this kernel or container"
 
 TEST(Nodes, HaveTheLargePagesByTurns) {
   SKIP_WITHOUT_POLICIES();
