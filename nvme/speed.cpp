@@ -212,14 +212,17 @@ double Speed::both() const {
 
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options,
                            Bytes stored, const std::function<void()>& beside) {
-  std::map<std::uint64_t, Speed> drives;
+  std::vector<Filesystem> filesystems;
   std::map<std::uint64_t, std::size_t> paths_of;
-  for (const std::string& path : paths) ++paths_of[filesystem_of(path).device];
   for (const std::string& path : paths) {
-    const std::uint64_t drive = filesystem_of(path).device;
+    ++paths_of[filesystems.emplace_back(filesystem_of(path)).device];
+  }
+  std::map<std::uint64_t, Speed> drives;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const std::uint64_t drive = filesystems[i].device;
     if (drives.contains(drive)) continue;
     const Bytes there = stored / paths.size() * paths_of[drive];
-    Look look(path, options, std::min(there, filesystem_of(path).free / 4));
+    Look look(paths[i], options, std::min(there, filesystems[i].free / 4));
     look.fill();
     const Rate write = look.rate(Op::kWrite);
     Speed speed{look.rate(Op::kRead), write};
@@ -228,9 +231,9 @@ std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options&
     drives[drive] = speed;
   }
   std::vector<Speed> speeds;
-  for (const std::string& path : paths) {
-    const std::uint64_t drive = filesystem_of(path).device;
-    speeds.push_back(part_of(drives.at(drive), 1 / static_cast<double>(paths_of.at(drive))));
+  for (const Filesystem& of : filesystems) {
+    const auto sharers = static_cast<double>(paths_of.at(of.device));
+    speeds.push_back(part_of(drives.at(of.device), 1 / sharers));
   }
   return speeds;
 }

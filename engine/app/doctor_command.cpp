@@ -33,8 +33,7 @@ Finding versions() {
 /// Nothing, where a run has the cores that it is given.
 std::vector<Finding> binding() {
   if (!tensor::is_bound()) return {};
-  return {
-      {doctor::Verdict::kMissing, "OpenMP", "has bound this process to one core", tensor::kUnbind}};
+  return {{doctor::Verdict::kMissing, "OpenMP", tensor::kBound, tensor::kUnbind}};
 }
 
 /// Those that a run of this file writes to.

@@ -50,6 +50,12 @@ std::optional<Bytes> number_after(const fs::path& path, const std::string& word)
 // Version 1 writes "no limit" as a number that no machine has.
 constexpr Bytes kMostLimit = 1'000'000'000'000'000'000;
 
+void keep_least(HostMemory& least, Bytes left, std::string whose) {
+  if (left >= least.available) return;
+  least.available = left;
+  least.whose = std::move(whose);
+}
+
 /// Lowers `least` to what one cgroup leaves.
 HostMemory lower(HostMemory least, const Cgroup& group) {
   const Version& version = group.version == 1 ? kV1 : kV2;
@@ -63,11 +69,7 @@ HostMemory lower(HostMemory least, const Cgroup& group) {
     if (!used) continue;
     const Bytes cached = number_after(group.folder / "memory.stat", version.cached).value_or(0);
     const Bytes held = *used - std::min(*used, cached);
-    const Bytes left = *limit - std::min(*limit, held);
-    if (left < least.available) {
-      least.available = left;
-      least.whose = std::move(whose);
-    }
+    keep_least(least, *limit - std::min(*limit, held), std::move(whose));
   }
   return least;
 }
@@ -93,11 +95,7 @@ HostMemory lower(HostMemory least, const std::vector<unsigned>& nodes, const fs:
   if (nodes.empty() || !others) return least;
   std::string whose = fmt::format("the memory nodes of this process ({})", fmt::join(nodes, ", "));
   least.limits.push_back(whose);
-  const Bytes free = free_kib << 10;
-  if (free < least.available) {
-    least.available = free;
-    least.whose = std::move(whose);
-  }
+  keep_least(least, free_kib << 10, std::move(whose));
   return least;
 }
 

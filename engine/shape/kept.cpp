@@ -1,13 +1,20 @@
 #include "engine/shape/kept.h"
 
 namespace sluice::shape {
+namespace {
+
+Bytes bytes_of(std::int64_t tokens, std::int64_t width, DType dtype) {
+  const Bytes elems = static_cast<Bytes>(tokens) * static_cast<Bytes>(width);
+  return round_up(elems * size_of(dtype), kAlignment);
+}
+
+}  // namespace
 
 Kept kept_of(const Decoder& d, std::int64_t tokens, DType compute) {
   Kept kept;
   const auto place = [&](std::int64_t width, DType dtype) {
     const KeptTensor tensor{{tokens, width}, dtype, kept.bytes};
-    const auto elems = static_cast<Bytes>(tokens) * static_cast<Bytes>(width);
-    kept.bytes += round_up(elems * size_of(dtype), kAlignment);
+    kept.bytes += bytes_of(tokens, width, dtype);
     return tensor;
   };
   const std::int64_t q = d.heads * d.head_dim;
@@ -26,13 +33,9 @@ Kept kept_of(const Decoder& d, std::int64_t tokens, DType compute) {
 KeptLogits kept_logits_of(const Decoder& d, std::int64_t tokens, std::int64_t loss_chunk,
                           DType compute) {
   if (loss_chunk >= d.vocab) return {};
-  const auto bytes_of = [&](std::int64_t columns) {
-    return round_up(static_cast<Bytes>(tokens) * static_cast<Bytes>(columns) * size_of(compute),
-                    kAlignment);
-  };
-  const Bytes chunk = bytes_of(loss_chunk);
+  const Bytes chunk = bytes_of(tokens, loss_chunk, compute);
   const auto whole = static_cast<Bytes>(d.vocab / loss_chunk);
-  return {chunk, whole * chunk + bytes_of(d.vocab % loss_chunk)};
+  return {chunk, whole * chunk + bytes_of(tokens, d.vocab % loss_chunk, compute)};
 }
 
 }  // namespace sluice::shape

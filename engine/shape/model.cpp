@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/units.h"
 #include "engine/shape/family.h"
 
 namespace sluice::shape {
@@ -147,10 +148,6 @@ void check_total(const Decoder& d, const Segment& layer) {
                           layers, each, kMaxParameters));
 }
 
-std::int64_t fewest_parts(std::int64_t n, std::int64_t at_most) {
-  return (n + at_most - 1) / at_most;
-}
-
 }  // namespace
 
 std::uint64_t TensorSpec::numel() const {
@@ -231,18 +228,22 @@ double forward_flops(const Model& model, const Block& block, std::int64_t batch,
 }
 
 std::int64_t auto_loss_chunk(const Decoder& d, std::int64_t tokens) {
-  constexpr std::int64_t kAlwaysFine = 1 << 24;  // elements: 64 MiB of fp32
+  constexpr std::uint64_t kAlwaysFine = 1 << 24;  // elements: 64 MiB of fp32
   // Whole cache lines in every dtype: products write such rows up to 1.4 times as fast.
-  constexpr std::int64_t kColumns = 64, kLeast = 2 * kColumns;
-  const std::int64_t elems = std::max(kAlwaysFine, 4 * tokens * d.hidden);
-  const std::int64_t parts = fewest_parts(d.vocab, std::max(elems / tokens, kLeast));
-  return parts == 1 ? d.vocab : std::max(d.vocab / parts / kColumns * kColumns, kLeast);
+  constexpr std::uint64_t kColumns = 64, kLeast = 2 * kColumns;
+  const auto vocab = static_cast<std::uint64_t>(d.vocab), n = static_cast<std::uint64_t>(tokens);
+  const std::uint64_t elems = std::max(kAlwaysFine, 4 * n * static_cast<std::uint64_t>(d.hidden));
+  const std::uint64_t parts = div_ceil(vocab, std::max(elems / n, kLeast));
+  if (parts == 1) return d.vocab;
+  return static_cast<std::int64_t>(std::max(round_down(vocab / parts, kColumns), kLeast));
 }
 
 std::int64_t auto_mlp_chunk(const Decoder& d, std::int64_t tokens) {
-  constexpr std::int64_t kAlwaysFine = 8192;
-  const std::int64_t parts = fewest_parts(tokens, std::max(kAlwaysFine, 4 * d.hidden));
-  return parts == 1 ? tokens : ((tokens + parts - 1) / parts + 15) / 16 * 16;
+  constexpr std::uint64_t kAlwaysFine = 8192;
+  const auto n = static_cast<std::uint64_t>(tokens);
+  const std::uint64_t most = std::max(kAlwaysFine, 4 * static_cast<std::uint64_t>(d.hidden));
+  const std::uint64_t parts = div_ceil(n, most);
+  return parts == 1 ? tokens : static_cast<std::int64_t>(round_up(div_ceil(n, parts), 16));
 }
 
 }  // namespace sluice::shape

@@ -101,8 +101,7 @@ bool is_bound() {
 void set_compute_threads(int threads) {
   SLUICE_CHECK(threads >= 1, kConfig,
                fmt::format("compute.threads: asked {}, needs at least 1", threads));
-  SLUICE_CHECK(!is_bound(), kEnv,
-               fmt::format("OpenMP has bound this process to one core; {}", kUnbind));
+  SLUICE_CHECK(!is_bound(), kEnv, fmt::format("OpenMP {}; {}", kBound, kUnbind));
   const int most = omp_get_thread_limit();
   SLUICE_CHECK(
       threads <= most, kConfig,

@@ -10,9 +10,11 @@ namespace sluice::tensor {
 /// tests and benchmarks too; does not return when anything was missing.
 void require_process_environment(char** argv);
 
-/// Whether OpenMP bound this process to one core before main(), and with it every thread of every
-/// lane: where OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY say so.
+/// Whether OpenMP bound this process before main(), and with it every thread of every lane: where
+/// OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY say so.
 bool is_bound();
+/// What it did then, and what helps: for people.
+inline constexpr const char* kBound = "has bound this process to its first place, mostly one core";
 inline constexpr const char* kUnbind =
     "unset OMP_PROC_BIND, OMP_PLACES and GOMP_CPU_AFFINITY; taskset says which cores a run has";
 
