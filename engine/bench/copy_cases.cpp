@@ -47,7 +47,7 @@ MemoryPoint point(const std::string& by, unsigned threads, Bytes n) {
           .by = by,
           .threads = threads,
           .size = exact_size(n),
-          .moved = 2 * n * threads};
+          .moved = (gpu::device().unified ? 2 : 1) * n * threads};
 }
 
 void add_lanes(const std::shared_ptr<Lanes>& lanes, Bytes n, std::vector<MemoryCase>& to) {

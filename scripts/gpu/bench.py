@@ -81,15 +81,18 @@ class Bench:
                 for key, value in result.items()}
 
     def lanes(self, limit):
-        """The copy lanes of a run, as sluice measures them; the median of their rounds."""
+        """The copy lanes of a run, as sluice measures them: the median of the rounds of the most bytes."""
         file = self.out / "lanes.json"
         command = [*self.programs.command("sluice_bench"), "copy", "--quiet", "--json", str(file)]
         code = parts.run(command, self.runs.log("peak.lanes"), limit)
         if code != 0:
             raise parts.Ended("failed", self.runs.why("peak.lanes", code))
+        rows = [row for row in parts.load(file)["benchmarks"] if not row["roof"]]
+        most = {row["by"]: max(other["bytes"] for other in rows if other["by"] == row["by"])
+                for row in rows}
         rates = {}
-        for row in parts.load(file)["benchmarks"]:
-            if not row["roof"]:
+        for row in rows:
+            if row["bytes"] == most[row["by"]]:
                 rates.setdefault(row["by"], []).append(row["bytes_per_second"])
         return {lane: training.spread(values) for lane, values in rates.items()}
 

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <memory>
+#include <vector>
 
+#include "gpu/stream.h"
 #include "tests/nvme/buffer.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_folder.h"
@@ -57,21 +58,21 @@ TEST(SlotMemory, SlotsAreAlignedAndShareNoByte) {
 TEST(SlotMemory, EverySlotKeepsWhatIsWrittenToAllOfIt) {
   Tiers tiers;
   const SlotMemory memory(kPools, kTags, tiers.ledger, &tiers.store);
-  const auto mark = [](prefetch::PoolId pool, std::uint32_t slot) {
-    return static_cast<int>(pool * 16 + slot + 1);
+  gpu::Stream stream("copies");  // the device's slots are not the host's to write
+  const auto marked = [](prefetch::PoolId pool, std::uint32_t slot) {
+    return std::vector<std::byte>(kPools[pool].slot, static_cast<std::byte>(pool * 16 + slot + 1));
   };
   for (prefetch::PoolId pool : {0U, 1U, 3U}) {
     for (std::uint32_t slot = 0; slot < kPools[pool].slots; ++slot) {
-      std::memset(memory.address(pool, slot), mark(pool, slot), kPools[pool].slot);
+      const auto bytes = marked(pool, slot);
+      stream.copy(memory.address(pool, slot), bytes.data(), bytes.size()).ticket().wait();
     }
   }
   for (prefetch::PoolId pool : {0U, 1U, 3U}) {
     for (std::uint32_t slot = 0; slot < kPools[pool].slots; ++slot) {
-      const std::byte* bytes = memory.address(pool, slot);
-      EXPECT_TRUE(
-          std::all_of(bytes, bytes + kPools[pool].slot,
-                      [&](std::byte b) { return b == static_cast<std::byte>(mark(pool, slot)); }))
-          << "pool " << pool << " slot " << slot;
+      std::vector<std::byte> bytes(kPools[pool].slot);
+      stream.copy(bytes.data(), memory.address(pool, slot), bytes.size()).ticket().wait();
+      EXPECT_TRUE(bytes == marked(pool, slot)) << "pool " << pool << " slot " << slot;
     }
   }
 }
