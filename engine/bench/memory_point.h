@@ -17,7 +17,7 @@ struct MemoryPoint {
   unsigned threads = 1;
   std::string size;              ///< for people: "100M", "32MiB"
   std::uint64_t parameters = 0;  ///< 0: the work has none
-  Bytes moved = 0;               ///< by one pass: read and written in memory, or once over the link of a device
+  Bytes moved = 0;  ///< by one pass: read and written in memory, or once over the link of a device
   /// The same bytes with hardly any arithmetic: what the others of this work, size and number of
   /// threads could reach.
   bool roof = false;

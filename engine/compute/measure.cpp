@@ -52,21 +52,27 @@ class Scratch {
     return bytes;
   }
   /// Values near one hundredth, of both signs: products of zeros take less power than those of a
-  /// model, so processors do more of them. In fp32 each is two values of bf16.
+  /// model, so processors do more of them. In fp32 each is two values of bf16. What is longer than
+  /// kDrawn repeats itself: what a device keeps may be tens of gigabytes, a minute to draw.
   void draw(OpBytes::Bytes of, DType dtype) {
     const unsigned one = dtype == DType::kF16 ? 0x2000 : 0x3c00;
-    std::vector<std::uint16_t> values(of.size() / sizeof(std::uint16_t));
+    std::vector<std::uint16_t> values(std::min(of.size(), kDrawn) / sizeof(std::uint16_t));
     std::minstd_rand random;
     for (std::uint16_t& value : values)
       value = static_cast<std::uint16_t>((random() >> 8 & 0x80ff) | one);
     const auto bytes = std::as_writable_bytes(std::span(values));
     copy(of.first(bytes.size()), bytes);
+    for (Bytes done = bytes.size(), n = 0; done + 1 < of.size(); done += n) {
+      n = std::min(done, of.size() - done);
+      copy(of.subspan(done, n), of.first(n));
+    }
   }
   void copy(OpBytes::Bytes to, OpBytes::Bytes from) {
     stream_.copy(to.data(), from.data(), to.size()).ticket().wait();
   }
 
  private:
+  static constexpr Bytes kDrawn = 32_MiB;
   gpu::Stream& stream_;
   gpu::DeviceHeap heap_;
   std::vector<gpu::DeviceBlock> device_;

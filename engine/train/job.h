@@ -39,6 +39,8 @@ struct Hooks {
       wrap_handler;
   /// Stands between the store and its queue.
   nvme::WrapQueue wrap_queue;
+  /// May change what the tiers are planned for, once what libraries took of the device is off.
+  std::function<void(prefetch::BytesByTier&)> limits;
   /// Takes the spans of all ops instead of the run's own ring, which holds the last steps only.
   Trace* trace = nullptr;
 };

@@ -254,6 +254,7 @@ Session::Session(const Job& job, Inputs inputs)
   const Measured measured = compute_->measure(stream_);
   Bytes& of_device = limits.tiers[index(prefetch::Tier::kGpu)];
   of_device -= std::min(of_device, memory::taken_since(machine));
+  if (job_.hooks.limits) job_.hooks.limits(limits.tiers);
   workspace_ = set_aside(measured.workspace);
   setup_.workspace = workspace_.main + workspace_.side;
   const auto minimum = plan::require_minimum(setup_, limits, evaluation_batches());

@@ -134,7 +134,8 @@ TEST(CopyCases, AreBothWaysAndTogetherBesideLoops) {
     one.pass();
   }
   const bool unified = gpu::device().unified;
-  const Bytes each = unified ? 2_MiB : 1_MiB;  // read and written by the same memory, or over a link
+  const Bytes each =
+      unified ? 2_MiB : 1_MiB;  // read and written by the same memory, or over a link
   EXPECT_EQ(moved["h2d"], each);
   EXPECT_EQ(moved["d2h"], each);
   EXPECT_EQ(moved["both"], 2 * each);

@@ -148,13 +148,22 @@ Bytes largest_weights(const schedule::Catalog& catalog) {
   return largest;
 }
 
+}  // namespace
+
+void limit_gpu(Job& job, Bytes bytes) {
+  job.tiers.gpu.limit = bytes;
+  job.hooks.limits = [bytes](prefetch::BytesByTier& tiers) { tiers[index(Tier::kGpu)] = bytes; };
+}
+
+namespace {
+
 void limit(Job& job, Memory memory) {
   if (memory == Memory::kSerialPlenty || memory == Memory::kPlenty) return;
   const plan::Plan plan = plan_of(job);
   const auto minimum = [&](Tier tier) { return plan.minimum[index(tier)]; };
   switch (memory) {
     case Memory::kTightGpu:
-      job.tiers.gpu.limit = minimum(Tier::kGpu) + 2 * largest_weights(plan.catalog);
+      limit_gpu(job, minimum(Tier::kGpu) + 2 * largest_weights(plan.catalog));
       break;
     case Memory::kTightCpu: {
       const Bytes wanted = plan.planned[index(Tier::kCpu)];
@@ -169,7 +178,7 @@ void limit(Job& job, Memory memory) {
       // In less memory fewer micro-batches may go together, which need less again.
       for (plan::Plan least = plan;;) {
         const prefetch::BytesByTier all = least.minimum;
-        job.tiers.gpu.limit = all[index(Tier::kGpu)];
+        limit_gpu(job, all[index(Tier::kGpu)]);
         job.tiers.cpu.limit = all[index(Tier::kCpu)];
         job.tiers.nvme.limit = all[index(Tier::kNvme)];
         least = plan_of(job);

@@ -86,6 +86,10 @@ Job job_of(const TempFolder& folder, const Wiring& wiring);
 /// The same as the row wants it, its limits too.
 Job job_of(const TempFolder& folder, const CrownRow& row);
 
+/// Of the run's tiers.gpu, exactly: without what a device's libraries take of it, which is not the
+/// same in every run.
+void limit_gpu(Job& job, Bytes bytes);
+
 /// The step of these runs that is skipped, for an infinite gradient.
 inline constexpr std::int64_t kSpoiledStep = 3;
 /// What befalls runs of a wiring.

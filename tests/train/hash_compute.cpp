@@ -1,6 +1,5 @@
-// Functions of the model without LibTorch: every value that an op writes depends on every byte that
-// it reads, so one wrong, late or early byte anywhere in a run changes its losses and weights. As
-// with the real ones, a layer that keeps its forward gives the same bits as one that runs it again.
+#include "tests/train/hash_compute.h"
+
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -9,7 +8,6 @@
 
 #include "engine/base/error.h"
 #include "tests/train/elements.h"
-#include "tests/train/tested_compute.h"
 
 namespace sluice::train {
 namespace {
@@ -150,7 +148,7 @@ class HashCompute : public Compute {
 
 }  // namespace
 
-MakeCompute tested_compute() {
+MakeCompute hash_compute() {
   return [](const schedule::Setup& setup, const Numerics&) {
     return std::make_unique<HashCompute>(setup);
   };

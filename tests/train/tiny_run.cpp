@@ -1,6 +1,7 @@
 #include "tests/train/tiny_run.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -9,14 +10,17 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <span>
 #include <thread>
 #include <tuple>
 #include <utility>
 
 #include "engine/shape/family.h"
+#include "gpu/device.h"
 #include "gpu/local.h"
 #include "tests/train/elements.h"
 #include "tests/train/tested_compute.h"
+#include "tests/train/tier_bytes.h"
 
 namespace sluice::train {
 namespace {
@@ -74,9 +78,11 @@ class Observer : public executor::Handler {
     Ticket ticket = inner_.start(context);
     if (spoils(context)) {
       ticket.wait();
-      std::byte* gradients = address(context, buffer_of(context.op, Operand::kGradients), memory_);
-      set_element(setup_.compute, {gpu::local(gradients), size_of(setup_.compute)}, 0,
-                  disturbance_.spoiled_by);
+      std::array<std::byte, sizeof(float)> spoiled;
+      const Bytes n = size_of(setup_.compute);
+      set_element(setup_.compute, {spoiled.data(), n}, 0, disturbance_.spoiled_by);
+      tiers_.write(address(context, buffer_of(context.op, Operand::kGradients), memory_),
+                   std::span(spoiled).first(n));
     }
     delay();
     return ticket;
@@ -84,8 +90,10 @@ class Observer : public executor::Handler {
 
   void freed(const prefetch::Freed& f) override {
     inner_.freed(f);
-    if (memory_.pools()[f.pool].tier == prefetch::Tier::kNvme) return;
-    std::memset(gpu::local(memory_.address(f.pool, f.slot)), 0xff, memory_.pools()[f.pool].slot);
+    const prefetch::Pool& pool = memory_.pools()[f.pool];
+    if (!disturbance_.poisons || pool.tier == prefetch::Tier::kNvme) return;
+    if (poison_.size() < pool.slot) poison_.resize(pool.slot, std::byte{0xff});
+    tiers_.write(memory_.address(f.pool, f.slot), std::span(poison_).first(pool.slot));
   }
 
  private:
@@ -129,6 +137,8 @@ class Observer : public executor::Handler {
   const memory::SlotMemory& memory_;
   const schedule::Setup& setup_;
   Disturbance disturbance_;
+  TierBytes tiers_;
+  std::vector<std::byte> poison_;  // used under the driver's lock
   std::mutex mutex_;
   std::mt19937_64 random_;
   std::map<std::tuple<int, int, std::uint64_t>, std::uint64_t> hashes_;
@@ -232,7 +242,7 @@ Observed observe(Job job, const Disturbance& disturbance) {
                                                              const memory::SlotMemory& memory) {
     std::byte* workspace =
         memory.address(seen.plan.catalog.residents->info(seen.plan.catalog.workspace).pool, 0);
-    seen.strict = gpu::local(workspace) != workspace;
+    seen.strict = !gpu::device().unified || gpu::local(workspace) != workspace;
     std::unique_ptr<executor::Handler> wrapped = own ? own(conductor, memory) : nullptr;
     executor::Handler& inner = wrapped ? *wrapped : conductor;
     return std::make_unique<Observer>(std::move(wrapped), inner, memory, seen.plan.setup,

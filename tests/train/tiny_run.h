@@ -46,9 +46,10 @@ struct Fingerprint {
 
 struct Disturbance {
   /// These steps get a gradient that is not finite (steps count from 0).
-  std::set<std::int64_t> spoiled_steps;
+  std::set<std::int64_t> spoiled_steps = {};
   float spoiled_by = std::numeric_limits<float>::infinity();
   std::uint64_t delay_seed = 0;  ///< random delays before and after ops; 0 = none
+  bool poisons = true;           ///< slots that the driver frees are filled with NaN
 };
 
 /// A run, and what it did on the way.
@@ -63,8 +64,7 @@ struct Observed {
   std::int64_t count(schedule::OpId id) const;
 };
 
-/// Runs the job; its hooks for handlers and queues work as ever. Slots that the driver frees are
-/// filled with NaN.
+/// Runs the job; its hooks for handlers and queues work as ever.
 Observed observe(Job job, const Disturbance& disturbance = {});
 
 /// The same, when only the bits are of interest.

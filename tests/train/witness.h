@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/train/tier_bytes.h"
 #include "tests/train/tiny_run.h"
 
 namespace sluice::train {
@@ -46,10 +47,10 @@ class Witness : public executor::Handler {
       : inner_(inner), memory_(memory), seen_(seen) {}
 
   Ticket start(const executor::OpContext& context) override {
-    const OpBytes op = resolve(context, memory_).local();
+    const OpBytes op = resolve(context, memory_);
     Update update;
     if (op.id == schedule::OpId::kAdam) {
-      update.record = op.values<Record>(schedule::Operand::kRecord).front();
+      update.record = tiers_.read(op.values<Record>(schedule::Operand::kRecord)).front();
       update.gradient = floats(op, schedule::Operand::kGradient);
       update.before = floats(op, schedule::Operand::kState);
     }
@@ -62,18 +63,16 @@ class Witness : public executor::Handler {
       case schedule::OpId::kInitState:
         seen_.initial[{op.where.segment, op.where.chunk}] = floats(op, schedule::Operand::kState);
         break;
-      case schedule::OpId::kLoadBatch: {
-        const auto both = op.values<std::int64_t>(schedule::Operand::kBatch);
-        seen_.batches[batch] = {both.begin(), both.end()};
+      case schedule::OpId::kLoadBatch:
+        seen_.batches[batch] = tiers_.read(op.values<std::int64_t>(schedule::Operand::kBatch));
         break;
-      }
       case schedule::OpId::kHeadTrain:
       case schedule::OpId::kHeadTrainKeep:
         if (tag.step == seen_.spoiled_step)
-          op.values<double>(schedule::Operand::kLoss).front() = INFINITY;
+          tiers_.write(op.values<double>(schedule::Operand::kLoss), double{INFINITY});
         [[fallthrough]];
       case schedule::OpId::kHeadLoss:
-        seen_.losses[batch] = op.values<double>(schedule::Operand::kLoss).front();
+        seen_.losses[batch] = tiers_.read(op.values<double>(schedule::Operand::kLoss)).front();
         break;
       case schedule::OpId::kAdam:
         update.after = floats(op, schedule::Operand::kState);
@@ -87,13 +86,13 @@ class Witness : public executor::Handler {
   void freed(const prefetch::Freed& slot) override { inner_.freed(slot); }
 
  private:
-  static Floats floats(const OpBytes& op, schedule::Operand name) {
-    const auto values = op.values<float>(name);
-    return {values.begin(), values.end()};
+  Floats floats(const OpBytes& op, schedule::Operand name) {
+    return tiers_.read(op.values<float>(name));
   }
 
   executor::Handler& inner_;
   const memory::SlotMemory& memory_;
+  TierBytes tiers_;
   std::mutex mutex_;
   Sightings& seen_;
 };

@@ -53,8 +53,9 @@ double scale_of(const Heads& heads) {
   return 1 / std::sqrt(static_cast<double>(heads.q.size(3)));
 }
 
-std::optional<std::int64_t> optional_window(std::int64_t window) {
-  return window > 0 ? std::optional(window) : std::nullopt;
+/// A window of all tokens is none, and must not choose another kernel.
+std::optional<std::int64_t> window_of(std::int64_t window, std::int64_t tokens) {
+  return 0 < window && window < tokens ? std::optional(window) : std::nullopt;
 }
 
 /// What the kernels would draw from, were anything dropped out.
@@ -71,14 +72,14 @@ struct Flash {
   at::Tensor ends;  // none: rows
   std::int64_t longest;
   double scale;
-  std::int64_t window;
+  std::optional<std::int64_t> window;
 
   std::optional<at::Tensor> optional_ends() const {
     return ends.defined() ? std::optional(ends) : std::nullopt;
   }
   /// Tokens before itself.
   std::optional<std::int64_t> left() const {
-    return window > 0 ? std::optional(window - 1) : std::nullopt;
+    return window ? std::optional(*window - 1) : std::nullopt;
   }
 
   /// Operands: [B, S, h, D] or, of documents, [tokens, h, D].
@@ -99,7 +100,8 @@ struct Flash {
 };
 
 Flash flash_of_rows(const Heads& heads, std::int64_t window) {
-  return {{}, heads.q.size(2), scale_of(heads), window};
+  const std::int64_t tokens = heads.q.size(2);
+  return {{}, tokens, scale_of(heads), window_of(window, tokens)};
 }
 
 /// Of a group's, counted from its first token.
@@ -112,7 +114,8 @@ Flash flash_of_documents(const Heads& heads, const Documents& documents, const G
   }
   const at::Tensor ends = documents.ends.narrow(0, static_cast<std::int64_t>(group.first),
                                                 static_cast<std::int64_t>(group.count) + 1);
-  return {group.begin == 0 ? ends : ends.sub(group.begin), longest, scale_of(heads), window};
+  return {group.begin == 0 ? ends : ends.sub(group.begin), longest, scale_of(heads),
+          window_of(window, longest)};
 }
 
 at::Tensor side_by_side(const at::Tensor& t_BhSD) {
@@ -148,7 +151,8 @@ Looked look_efficient(const Heads& heads, std::int64_t window) {
   auto all = at::_efficient_attention_forward(
       h.q, h.k, h.v, /*bias=*/{}, /*cu_seqlens_q=*/{}, /*cu_seqlens_k=*/{}, /*max_seqlen_q=*/{},
       /*max_seqlen_k=*/{}, NoDropout::kProbability, kCausalFromTopLeft,
-      /*compute_log_sumexp=*/true, scale_of(heads), /*seqlen_k=*/{}, optional_window(window));
+      /*compute_log_sumexp=*/true, scale_of(heads), /*seqlen_k=*/{},
+      window_of(window, heads.q.size(2)));
   return {by_head(unfilled(std::get<0>(all), heads.q.size(3))),
           std::get<1>(all).narrow(2, 0, heads.q.size(2))};
 }
@@ -175,7 +179,7 @@ Heads look_efficient_backward(const Heads& heads, const Looked& looked, const at
       /*cu_seqlens_q=*/{}, /*cu_seqlens_k=*/{}, heads.q.size(2), heads.k.size(2),
       sums_in_groups(looked.logsumexp), NoDropout::kProbability, none.offset, none.offset,
       kCausalFromTopLeft, /*bias_requires_grad=*/false, scale_of(heads), /*num_splits_key=*/1,
-      optional_window(window));
+      window_of(window, heads.q.size(2)));
   const std::int64_t width = heads.q.size(3), kv_heads = heads.k.size(1);
   return {by_head(unfilled(dq, width)), by_head(gathered(unfilled(dk, width), kv_heads)),
           by_head(gathered(unfilled(dv, width), kv_heads))};

@@ -146,7 +146,8 @@ TEST_F(CudaWorkspace, WhatWasMeasuredFitsExactlyAndAtTheSameOffsets) {
       const at::Tensor y = at::mm(x, at::ones({47, 13 * i}, options()));
       x = at::mm(y, at::ones({13 * i, 47}, options()));
     }
-    for (auto& place : places) place -= places.front();
+    const std::uintptr_t first = places.front();
+    for (auto& place : places) place -= first;
     return places;
   };
   std::vector<std::uintptr_t> expected, places;

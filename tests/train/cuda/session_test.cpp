@@ -1,20 +1,16 @@
-// Whole runs on gpu/cuda and an emulated runtime, with stand-ins for the model's functions that are
-// launched as kernels are: they run when the stream comes to them, and the host goes on.
+// Whole runs on gpu/cuda and an emulated runtime, with stand-ins for the model's functions.
 #include "engine/train/session.h"
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <memory>
 #include <ostream>
-#include <span>
 #include <string>
-#include <thread>
 #include <utility>
 
-#include "gpu/cuda/current.h"
 #include "tests/gpu/cuda/emulated_runtime.h"
+#include "tests/train/cuda/wrapped_compute.h"
 #include "tests/train/tested_compute.h"
 #include "tests/train/tiny_run.h"
 
@@ -22,35 +18,6 @@ namespace sluice::train {
 namespace {
 
 namespace emulated = gpu::emulated;
-
-/// What it is given.
-class Wrapped : public Compute {
- public:
-  explicit Wrapped(std::unique_ptr<Compute> inner) : inner_(std::move(inner)) {}
-
-  Measured measure(gpu::Stream& stream) override { return inner_->measure(stream); }
-  std::function<void()> example(gpu::Stream& stream) override { return inner_->example(stream); }
-  void set_workspace(std::span<std::byte> memory, Bytes side) override {
-    inner_->set_workspace(memory, side);
-  }
-  WorkspaceUse peak() const override { return inner_->peak(); }
-  void run(const OpBytes& op) override { inner_->run(op); }
-
- private:
-  const std::unique_ptr<Compute> inner_;
-};
-
-/// Slower than the host, so that a host which does not wait where it must is ahead of it.
-class LaunchedCompute : public Wrapped {
- public:
-  using Wrapped::Wrapped;
-  void run(const OpBytes& op) override {
-    emulated::launch(gpu::cuda::current_stream(), [this, op] {
-      std::this_thread::sleep_for(std::chrono::microseconds(500));
-      Wrapped::run(op);
-    });
-  }
-};
 
 struct Place {
   std::string name;
@@ -67,9 +34,6 @@ class CudaSession : public testing::TestWithParam<Place> {
     job.train.gradient_accumulation_steps = 2;
     job.train.train_batch_size = 4;
     GetParam().put(job.homes);
-    job.make_compute = [](const schedule::Setup& setup, const Numerics& numerics) {
-      return std::make_unique<LaunchedCompute>(tested_compute()(setup, numerics));
-    };
     return job;
   }
 
@@ -94,7 +58,7 @@ TEST_P(CudaSession, NeverWaitsForTheDeviceInAStep) {
   watched.on_step = [&](const data::StepRecord& record) {
     EXPECT_EQ(emulated::host_waits(), waits) << record.step;
   };
-  run(watched);
+  run(watched, {.poisons = false});  // that would wait
 }
 
 TEST_P(CudaSession, PinsPagesThatWereMadeBefore) {
@@ -109,17 +73,17 @@ TEST_P(CudaSession, PinsPagesThatWereMadeBefore) {
 }
 
 /// As LibTorch's libraries do when they are first called.
-class KeepingCompute : public Wrapped {
+class KeepingCompute : public WrappedCompute {
  public:
   KeepingCompute(std::unique_ptr<Compute> inner, Bytes kept)
-      : Wrapped(std::move(inner)), kept_(kept) {}
+      : WrappedCompute(std::move(inner)), kept_(kept) {}
   ~KeepingCompute() override { cudaFree(memory_); }
   KeepingCompute(const KeepingCompute&) = delete;
   KeepingCompute& operator=(const KeepingCompute&) = delete;
 
   Measured measure(gpu::Stream& stream) override {
     EXPECT_EQ(cudaMalloc(&memory_, kept_), cudaSuccess);
-    return Wrapped::measure(stream);
+    return WrappedCompute::measure(stream);
   }
 
  private:
