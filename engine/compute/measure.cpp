@@ -225,8 +225,11 @@ class Caches {
 enum class Wanted : std::uint8_t { kWorkspace, kTimeToo };
 
 OpCost cost_of(gpu::Stream& stream, const Setup& setup, const train::Numerics& numerics,
-               const OpBytes& op, Caches& caches, Wanted wanted) {
-  tensor::Workspace arena = tensor::Workspace::measuring(gpu::free_memory());
+               const OpBytes& op, Caches& caches, Bytes most, Wanted wanted) {
+  // On the host these are addresses, and of a plan that is too big all that it lacks can be said.
+  const Bytes free = gpu::free_memory();
+  tensor::Workspace arena =
+      tensor::Workspace::measuring(gpu::device().unified ? free : std::min(free, most));
   const auto quota = cores().quota;
   const auto seconds_of_one = [&] {
     stream.run([&] { caches.clear(); });
@@ -249,7 +252,7 @@ OpCost cost_of(gpu::Stream& stream, const Setup& setup, const train::Numerics& n
 
 }  // namespace
 
-train::Measured ModelOps::measure(gpu::Stream& stream) {
+train::Measured ModelOps::measure(gpu::Stream& stream, Bytes most) {
   // LibTorch keeps both for the thread that asks.
   const auto set_up = [&] {
     tensor::set_deterministic();
@@ -273,7 +276,7 @@ train::Measured ModelOps::measure(gpu::Stream& stream) {
         Scratch scratch(stream, setup_.sharing);
         const OpBytes op = scratch_op(setup_, block, id, rows, scratch);
         const bool timed = measured.seconds.contains(id);  // with whole rows, which come first
-        const OpCost cost = cost_of(stream, setup_, numerics_, op, caches,
+        const OpCost cost = cost_of(stream, setup_, numerics_, op, caches, most,
                                     timed ? Wanted::kWorkspace : Wanted::kTimeToo);
         measured.workspace.side = std::max(measured.workspace.side, cost.used.side);
         measured.workspace.main = std::max(measured.workspace.main, cost.used.main);

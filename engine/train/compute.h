@@ -47,8 +47,9 @@ class Compute {
   virtual ~Compute() = default;
 
   /// Each op that a run of this setup may have, on the stream of compute and on scratch memory
-  /// outside every tier. Throws kBudget when one needs more than the machine has.
-  virtual Measured measure(gpu::Stream& stream) = 0;
+  /// outside every tier. Throws kBudget when one needs more than the machine has, or of a device's
+  /// own memory, which others may want, more than `most` for its workspace.
+  virtual Measured measure(gpu::Stream& stream, Bytes most) = 0;
   /// The backward of a layer, as measure() ran it, which must have been on this stream: each call
   /// runs it once and returns when it is done. Its memory lives as long as it does; this and the
   /// stream must outlive it. Empty: ops that take nothing of the host. Throws kBudget as measure().

@@ -13,8 +13,8 @@ import training
 FIRST = ["gpu_test", "tensor_test", "model_test", "memory_test", "crown_test"]
 # Tests that take minutes, in as many parts: each is a start of its own.
 SHARDS = {"crown_test": 6, "resume_test": 3, "plan_test": 4, "faults_test": 2}
-# tool of compute-sanitizer -> where the state of the small run lives
-SANITIZED = [("memcheck", "hbm"), ("memcheck", "dram"), ("racecheck", "hbm"), ("racecheck", "dram")]
+# Where the state of the small run lives that compute-sanitizer watches.
+SANITIZED = ["hbm", "dram"]
 SANITIZER_FOUND = 86  # the exit code that it is told to end with
 SMALL = shapes.Batch(seq_len=64, micro_batch=2, micro_batches=2)
 
@@ -28,10 +28,14 @@ class Check:
     def parts(self):
         rest = [name for name in self.programs.tests() if name not in FIRST]
         yield from self.tests([name for name in FIRST if self.programs.has(name)])
-        for tool, placement in SANITIZED:
+        yield from self.watched("memcheck")
+        yield from self.tests(rest)
+        yield from self.watched("racecheck")  # minutes
+
+    def watched(self, tool):
+        for placement in SANITIZED:
             name = f"sanitizer.{tool}.{placement}"
             yield parts.Part(name, functools.partial(self.sanitized, name, tool, placement), 120)
-        yield from self.tests(rest)
 
     def tests(self, programs):
         for program in programs:

@@ -30,7 +30,7 @@ class MeasureTest : public ::testing::Test {
     setup_.logits = keeps ? 3 * kTokens * 128 * kBf16 : 0;
     const train::Numerics numerics{.threads = 2, .loss_chunk = 128, .mlp_chunk = kTokens};
     gpu::Stream stream("test");
-    return ModelOps(setup_, numerics).measure(stream);
+    return ModelOps(setup_, numerics).measure(stream, 1_GiB);
   }
 
   schedule::Setup setup_;

@@ -24,7 +24,7 @@ class Layer : public Compute {
  public:
   int times = 0;
 
-  Measured measure(gpu::Stream&) override { return {}; }
+  Measured measure(gpu::Stream&, Bytes) override { return {}; }
   std::function<void()> example(gpu::Stream&) override {
     return [this] { ++times; };
   }

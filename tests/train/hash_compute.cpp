@@ -42,7 +42,9 @@ class HashCompute : public Compute {
  public:
   explicit HashCompute(const schedule::Setup& setup) : setup_(setup) {}
 
-  Measured measure(gpu::Stream&) override { return {{.main = 4096, .side = 0, .spilled = 0}, {}}; }
+  Measured measure(gpu::Stream&, Bytes) override {
+    return {{.main = 4096, .side = 0, .spilled = 0}, {}};
+  }
   std::function<void()> example(gpu::Stream&) override { return {}; }
   void set_workspace(std::span<std::byte>, Bytes) override {}
   WorkspaceUse peak() const override { return {.main = 4096, .side = 0, .spilled = 0}; }

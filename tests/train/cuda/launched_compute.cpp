@@ -24,9 +24,9 @@ class LaunchedCompute : public WrappedCompute {
   LaunchedCompute(const LaunchedCompute&) = delete;
   LaunchedCompute& operator=(const LaunchedCompute&) = delete;
 
-  Measured measure(gpu::Stream& stream) override {
+  Measured measure(gpu::Stream& stream, Bytes most) override {
     EXPECT_EQ(cudaMalloc(&memory_, 2_MiB), cudaSuccess);
-    return WrappedCompute::measure(stream);
+    return WrappedCompute::measure(stream, most);
   }
   void run(const OpBytes& op) override {
     gpu::emulated::launch(gpu::cuda::current_stream(), [this, op] {

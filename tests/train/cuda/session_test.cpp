@@ -81,9 +81,9 @@ class KeepingCompute : public WrappedCompute {
   KeepingCompute(const KeepingCompute&) = delete;
   KeepingCompute& operator=(const KeepingCompute&) = delete;
 
-  Measured measure(gpu::Stream& stream) override {
+  Measured measure(gpu::Stream& stream, Bytes most) override {
     EXPECT_EQ(cudaMalloc(&memory_, kept_), cudaSuccess);
-    return WrappedCompute::measure(stream);
+    return WrappedCompute::measure(stream, most);
   }
 
  private:

@@ -14,7 +14,9 @@ class WrappedCompute : public Compute {
  public:
   explicit WrappedCompute(std::unique_ptr<Compute> inner) : inner_(std::move(inner)) {}
 
-  Measured measure(gpu::Stream& stream) override { return inner_->measure(stream); }
+  Measured measure(gpu::Stream& stream, Bytes most) override {
+    return inner_->measure(stream, most);
+  }
   std::function<void()> example(gpu::Stream& stream) override { return inner_->example(stream); }
   void set_workspace(std::span<std::byte> memory, Bytes side) override {
     inner_->set_workspace(memory, side);
