@@ -39,7 +39,7 @@ mkdir "$work/bin" "$work/lib"
 programs() {
   local target
   ninja -C "$build" -t targets all | sed -nE 's/^([^:]+): CXX_EXECUTABLE_LINKER.*/\1/p' |
-    grep -vE '/(checkpoint|forecast|models|update|(bench_leaves|faults|first_touch|first_values|long_context|loss_scale|pace|profile|skips|stop|watchdog)_test)$' |
+    grep -vE '/(checkpoint|forecast|models|update|(bench_leaves|faults|first_touch|first_values|long_context|loss_scale|pace|profile|stop|watchdog)_test)$' |
     while read -r target; do
       if readelf -d "$build/$target" 2>/dev/null | grep -qE 'NEEDED.*lib(cudart|torch_cuda)'; then
         echo "$build/$target"

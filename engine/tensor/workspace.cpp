@@ -98,7 +98,8 @@ void* Workspace::take_main(Bytes n, std::string_view op) {
       fmt::format("op {}: asked {} of its workspace, {} free of {} (in pieces){}; lower "
                   "train.train_micro_batch_size_per_gpu or data.seq_len",
                   op, format_bytes(n), format_bytes(main_.free()), format_bytes(main_.capacity()),
-                  reservation_ ? ", all that there is for it" : ", more than was measured"));
+                  reservation_ ? ", all that tiers.gpu.limit or this machine has for it"
+                               : ", more than was measured"));
   if (reservation_) {
     try {
       reservation_->commit_main(main_.peak());

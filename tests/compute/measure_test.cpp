@@ -5,8 +5,10 @@
 
 #include "engine/compute/model_ops.h"
 #include "engine/schedule/batch.h"
+#include "gpu/device.h"
 #include "gpu/stream.h"
 #include "tests/schedule/placements.h"
+#include "tests/support/errors.h"
 
 namespace sluice::compute {
 namespace {
@@ -20,7 +22,7 @@ class MeasureTest : public ::testing::Test {
  protected:
   static constexpr Bytes kTokens = 2 * 16, kHidden = 64, kInner = 128;
 
-  train::Measured measure(bool keeps) {
+  train::Measured measure(bool keeps, Bytes most = 1_GiB) {
     testing::Placement p;
     p.model = testing::TinyModel::kLlama;
     p.param = keeps ? schedule::ParamHome::kNone : schedule::ParamHome::kCpu;  // then they stream
@@ -30,7 +32,7 @@ class MeasureTest : public ::testing::Test {
     setup_.logits = keeps ? 3 * kTokens * 128 * kBf16 : 0;
     const train::Numerics numerics{.threads = 2, .loss_chunk = 128, .mlp_chunk = kTokens};
     gpu::Stream stream("test");
-    return ModelOps(setup_, numerics).measure(stream, 1_GiB);
+    return ModelOps(setup_, numerics).measure(stream, most);
   }
 
   schedule::Setup setup_;
@@ -68,6 +70,12 @@ TEST_F(MeasureTest, FindsTheMostThatAnyOpTakesBesideItsBuffers) {
   // A layer's backward makes gate, up, and their product again, and their gradients.
   EXPECT_GE(used.main, 5 * kTokens * kInner * kBf16);
   EXPECT_EQ(used.spilled, 0U);
+}
+
+TEST_F(MeasureTest, TakesOfADeviceNoMoreThanItMay) {
+  if (gpu::device().unified) GTEST_SKIP() << "the device is the host, of which it takes addresses";
+  test::expect_error(Errc::kBudget, {"of its workspace", "tiers.gpu.limit"},
+                     [this] { measure(/*keeps=*/false, 4_KiB); });
 }
 
 }  // namespace

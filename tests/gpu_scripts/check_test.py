@@ -45,13 +45,16 @@ class Check(scripts.Case):
     def statuses(self, found):
         return {part["part"]: part["status"] for part in found["parts"]}
 
+    def part(self, found, name):
+        return next(part for part in found["parts"] if part["part"] == name)
+
     def test_all_is_well(self):
         code, said, found = self.check()
         self.assertEqual(code, 0, said)
         self.assertEqual(found["card"], "NVIDIA Something 80GB")
         self.assertEqual(list(self.statuses(found)), [
-            "gpu_test", "sanitizer.memcheck.hbm", "sanitizer.memcheck.dram",
-            "sanitizer.racecheck.hbm", "sanitizer.racecheck.dram", "other_test"])
+            "gpu_test", "sanitizer.memcheck.hbm", "sanitizer.memcheck.dram", "other_test",
+            "sanitizer.racecheck.hbm", "sanitizer.racecheck.dram"])
         self.assertEqual(set(self.statuses(found).values()), {"ok"})
         self.assertIn("tests: 2 passed, 2 skipped\nparts: 6 ok\n", said)
         self.assertTrue(said.endswith((self.out / "check.txt").read_text()))
@@ -76,7 +79,7 @@ class Check(scripts.Case):
         self.program("other_test", "echo 'the reason'; exit 9")
         code, said, found = self.check()
         self.assertEqual(code, 1)
-        part = found["parts"][-1]
+        part = self.part(found, "other_test")
         self.assertEqual((part["status"], part["code"], part["tail"]),
                          ("failed", 9, ["the reason"]))
         self.assertRegex(said, "failed .* other_test +exit code 9: the reason; .*/other_test.log")
@@ -86,8 +89,8 @@ class Check(scripts.Case):
         self.program("other_test", REPORT.replace("RUN", "NOTRUN"))
         code, _, found = self.check()
         self.assertEqual(code, 1)
-        self.assertEqual((found["parts"][0]["status"], found["parts"][-1]["status"]),
-                         ("failed", "failed"))
+        self.assertEqual((self.part(found, "gpu_test")["status"],
+                          self.part(found, "other_test")["status"]), ("failed", "failed"))
 
     def test_the_report_of_an_earlier_call_is_not_taken_for_one(self):
         self.program("gpu_test", REPORT + "exit 9")
@@ -123,7 +126,7 @@ class Check(scripts.Case):
         code, said, found = self.check("--most", "20")
         self.assertEqual(code, 75)
         self.assertIn("parts: 1 ok, 5 left\n", said)
-        self.assertEqual(found["parts"][-1], {"part": "other_test", "status": "left"})
+        self.assertEqual(self.part(found, "other_test"), {"part": "other_test", "status": "left"})
 
     def test_without_a_card_it_says_so_at_once(self):
         self.program("nvidia-smi", "echo 'no devices were found'; exit 6", "path")

@@ -77,8 +77,11 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(at::kFloat, at::kBFloat16)));
 
 TEST(Windows, OfAllTokensAreNone) {
-  const Heads heads = random_heads(300, at::kFloat);
-  EXPECT_TRUE(same_bits(look(heads, 300).out.contiguous(), look(heads, 0).out.contiguous()));
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const Heads heads = random_heads(300, dtype);
+    const at::Tensor of_all = look(heads, 300).out.contiguous();
+    EXPECT_TRUE(same_bits(of_all, look(heads, 0).out.contiguous())) << dtype;
+  }
 }
 
 /// Softmax of one score is 1, whatever the score: so no relative error of gradients that are zero.

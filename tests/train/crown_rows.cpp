@@ -12,6 +12,7 @@
 
 #include "cpu_adam/isa.h"
 #include "engine/base/error.h"
+#include "gpu/device.h"
 #include "tests/train/extent.h"
 #include "tests/train/pairwise.h"
 
@@ -167,8 +168,8 @@ void limit(Job& job, Memory memory) {
       break;
     case Memory::kTightCpu: {
       const Bytes wanted = plan.planned[index(Tier::kCpu)];
-      // State that is read chunk by chunk can always use more slots; other homes may want none.
-      if (job.homes.offload_optimizer == OptimizerHome::kNvme) {
+      // State that is read in small chunks can always use more slots; else none may be wanted.
+      if (job.homes.offload_optimizer == OptimizerHome::kNvme && job.homes.sub_group_size) {
         EXPECT_GT(wanted, minimum(Tier::kCpu)) << "no limit would bind";
       }
       job.tiers.cpu.limit = minimum(Tier::kCpu) + (wanted - minimum(Tier::kCpu)) / 2;
@@ -219,6 +220,7 @@ std::vector<CrownRow> crown_rows() {
   values[kMemory] = kMemories.size();
   values[kChunk] = kChunks.size();
   values[kRecompute] = kRecomputes.size();
+  if (!gpu::device().unified) values[kSharing] = 1;  // its memory is its own
   values[kIsa] = isas.size();
   values[kEngine] = kEngines.size();
   // What a row could not show: an engine without a drive, kept layers whose weights are fetched,

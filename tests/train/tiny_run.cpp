@@ -93,6 +93,7 @@ class Observer : public executor::Handler {
     const prefetch::Pool& pool = memory_.pools()[f.pool];
     if (!disturbance_.poisons || pool.tier == prefetch::Tier::kNvme) return;
     if (poison_.size() < pool.slot) poison_.resize(pool.slot, std::byte{0xff});
+    // Of a device this waits, where freed() should be short: the slot is nobody's until it returns.
     tiers_.write(memory_.address(f.pool, f.slot), std::span(poison_).first(pool.slot));
   }
 

@@ -9,7 +9,7 @@
 
 namespace sluice::train {
 
-/// What it is given.
+/// Passes every call on to another one.
 class WrappedCompute : public Compute {
  public:
   explicit WrappedCompute(std::unique_ptr<Compute> inner) : inner_(std::move(inner)) {}
