@@ -41,8 +41,9 @@ class Workspace {
   Workspace(std::span<std::byte> memory, Bytes side);
   /// A workspace to measure what an op needs, up to `most`: a range of addresses whose pages are
   /// only made when they are used, or memory of a CUDA device, whose last 1 GiB stays free, until
-  /// it is destroyed. Run the op in it, then read peak(); the same op fits a workspace of `peak().main`
-  /// bytes exactly, at the same offsets. Throws kEnv, kBudget when the system refuses.
+  /// it is destroyed. Run the op in it, then read peak(); the same op fits a workspace of
+  /// `peak().main` bytes exactly, at the same offsets. Throws kEnv, kBudget when the system
+  /// refuses.
   static Workspace measuring(Bytes most);
 
   ~Workspace();
