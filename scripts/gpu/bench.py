@@ -88,13 +88,11 @@ class Bench:
         if code != 0:
             raise parts.Ended("failed", self.runs.why("peak.lanes", code))
         rows = [row for row in parts.load(file)["benchmarks"] if not row["roof"]]
-        most = {row["by"]: max(other["bytes"] for other in rows if other["by"] == row["by"])
-                for row in rows}
-        rates = {}
+        rates = {}  # by lane, by bytes
         for row in rows:
-            if row["bytes"] == most[row["by"]]:
-                rates.setdefault(row["by"], []).append(row["bytes_per_second"])
-        return {lane: training.spread(values) for lane, values in rates.items()}
+            sizes = rates.setdefault(row["by"], {})
+            sizes.setdefault(row["bytes"], []).append(row["bytes_per_second"])
+        return {lane: training.spread(sizes[max(sizes)]) for lane, sizes in rates.items()}
 
     def fit(self, name, placement, tokens, limit):
         """How many layers of the shape the program takes."""

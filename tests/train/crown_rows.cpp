@@ -149,15 +149,6 @@ Bytes largest_weights(const schedule::Catalog& catalog) {
   return largest;
 }
 
-}  // namespace
-
-void limit_gpu(Job& job, Bytes bytes) {
-  job.tiers.gpu.limit = bytes;
-  job.hooks.limits = [bytes](prefetch::BytesByTier& tiers) { tiers[index(Tier::kGpu)] = bytes; };
-}
-
-namespace {
-
 void limit(Job& job, Memory memory) {
   if (memory == Memory::kSerialPlenty || memory == Memory::kPlenty) return;
   const plan::Plan plan = plan_of(job);
@@ -168,8 +159,10 @@ void limit(Job& job, Memory memory) {
       break;
     case Memory::kTightCpu: {
       const Bytes wanted = plan.planned[index(Tier::kCpu)];
-      // State that is read in small chunks can always use more slots; else none may be wanted.
-      if (job.homes.offload_optimizer == OptimizerHome::kNvme && job.homes.sub_group_size) {
+      // State that is read chunk by chunk can use more slots; other homes may want none. Of a
+      // device's rows, one in chunks as large as segments has no shorter a step with more.
+      const bool more = gpu::device().unified || job.homes.sub_group_size;
+      if (job.homes.offload_optimizer == OptimizerHome::kNvme && more) {
         EXPECT_GT(wanted, minimum(Tier::kCpu)) << "no limit would bind";
       }
       job.tiers.cpu.limit = minimum(Tier::kCpu) + (wanted - minimum(Tier::kCpu)) / 2;
@@ -192,6 +185,11 @@ void limit(Job& job, Memory memory) {
 }
 
 }  // namespace
+
+void limit_gpu(Job& job, Bytes bytes) {
+  job.tiers.gpu.limit = bytes;
+  job.hooks.limits = [bytes](prefetch::BytesByTier& tiers) { tiers[index(Tier::kGpu)] = bytes; };
+}
 
 bool Homes::on_nvme() const {
   return param == ParamHome::kNvme || state == OptimizerHome::kNvme ||

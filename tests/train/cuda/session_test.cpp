@@ -1,7 +1,6 @@
 // Whole runs on gpu/cuda and an emulated runtime, with stand-ins for the model's functions.
 #include "engine/train/session.h"
 
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -71,25 +70,6 @@ TEST_P(CudaSession, PinsPagesThatWereMadeBefore) {
   };
   run(watched);
 }
-
-/// As LibTorch's libraries do when they are first called.
-class KeepingCompute : public WrappedCompute {
- public:
-  KeepingCompute(std::unique_ptr<Compute> inner, Bytes kept)
-      : WrappedCompute(std::move(inner)), kept_(kept) {}
-  ~KeepingCompute() override { cudaFree(memory_); }
-  KeepingCompute(const KeepingCompute&) = delete;
-  KeepingCompute& operator=(const KeepingCompute&) = delete;
-
-  Measured measure(gpu::Stream& stream, Bytes most) override {
-    EXPECT_EQ(cudaMalloc(&memory_, kept_), cudaSuccess);
-    return WrappedCompute::measure(stream, most);
-  }
-
- private:
-  const Bytes kept_;
-  void* memory_ = nullptr;
-};
 
 TEST_P(CudaSession, LeavesRoomForWhatLibrariesHaveTaken) {
   const auto limit_with = [&](Bytes kept) {

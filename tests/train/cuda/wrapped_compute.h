@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <memory>
 #include <span>
@@ -26,6 +29,25 @@ class WrappedCompute : public Compute {
 
  private:
   const std::unique_ptr<Compute> inner_;
+};
+
+/// As LibTorch's libraries do when they are first called, takes memory of the device for itself.
+class KeepingCompute : public WrappedCompute {
+ public:
+  KeepingCompute(std::unique_ptr<Compute> inner, Bytes kept)
+      : WrappedCompute(std::move(inner)), kept_(kept) {}
+  ~KeepingCompute() override { cudaFree(memory_); }
+  KeepingCompute(const KeepingCompute&) = delete;
+  KeepingCompute& operator=(const KeepingCompute&) = delete;
+
+  Measured measure(gpu::Stream& stream, Bytes most) override {
+    EXPECT_EQ(cudaMalloc(&memory_, kept_), cudaSuccess);
+    return WrappedCompute::measure(stream, most);
+  }
+
+ private:
+  const Bytes kept_;
+  void* memory_ = nullptr;
 };
 
 }  // namespace sluice::train
