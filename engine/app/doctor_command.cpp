@@ -6,10 +6,12 @@
 
 #include "engine/app/commands.h"
 #include "engine/app/environment.h"
+#include "engine/base/dtype.h"
 #include "engine/base/error.h"
 #include "engine/config/load.h"
 #include "engine/doctor/drives.h"
 #include "engine/doctor/machine.h"
+#include "engine/tensor/instructions.h"
 #include "engine/tensor/process.h"
 
 namespace sluice::app {
@@ -60,8 +62,10 @@ std::vector<Finding> folders_of(const config::Config& config) {
 int doctor(const std::string& file, const std::vector<std::string>& overrides) {
   std::vector<Finding> findings = {doctor::processors()};
   add(findings, binding());
-  const tensor::CodePaths paths = tensor::code_paths();
-  add(findings, {doctor::optimizer(), doctor::bf16(paths.instructions, paths.onednn)});
+  findings.push_back(doctor::optimizer());
+  for (const DType type : {DType::kBf16, DType::kF16}) {
+    findings.push_back(doctor::products(type, tensor::lacks_products(type, tensor::code_paths())));
+  }
   add(findings, {doctor::memory(), doctor::huge_pages(), doctor::locked_memory()});
   add(findings, doctor::file_limits());
   add(findings, doctor::engines());

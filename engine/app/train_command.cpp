@@ -22,6 +22,7 @@
 #include "engine/config/load.h"
 #include "engine/data/bigram.h"
 #include "engine/doctor/machine.h"
+#include "engine/tensor/instructions.h"
 #include "engine/tensor/process.h"
 #include "engine/train/session.h"
 #include "gpu/device.h"
@@ -99,9 +100,9 @@ bool take_trigger(const std::filesystem::path& file) {
 /// What makes the run slower than this machine's processors could.
 void warn_of_processors(DType compute) {
   std::vector<doctor::Finding> findings = {doctor::processors()};
-  if (compute == DType::kBf16 && gpu::device().backend == gpu::Backend::kHost) {
-    const tensor::CodePaths paths = tensor::code_paths();
-    findings.push_back(doctor::bf16(paths.instructions, paths.onednn));
+  if (gpu::device().backend == gpu::Backend::kHost) {
+    const auto lacking = tensor::lacks_products(compute, tensor::code_paths());
+    findings.push_back(doctor::products(compute, lacking));
   }
   for (const doctor::Finding& f : findings) {
     if (f.verdict != doctor::Verdict::kOk) {

@@ -5,13 +5,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <array>
-#include <cctype>
 #include <cerrno>
 #include <fstream>
 #include <string>
-#include <string_view>
 #include <system_error>
 
 #include "cpu_adam/isa.h"
@@ -32,22 +28,6 @@ namespace fs = std::filesystem;
 constexpr Bytes kLocked = 64_MiB;
 // Files of a model in many pieces, of the data, and of the run.
 constexpr rlim_t kOpenFiles = 1024;
-
-/// What oneDNN is asked for as its most, in capitals: the instructions that multiply bf16 are among
-/// these and what comes after them.
-constexpr std::array<std::string_view, 5> kMostWithBf16 = {"ALL", "DEFAULT", "AVX512_CORE_BF16",
-                                                           "AVX512_CORE_FP16", "AVX10"};
-
-bool allows_bf16(std::string_view most) {
-  std::string name(most);
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
-  return name.find("AMX") != std::string::npos ||
-         std::ranges::any_of(kMostWithBf16, [&](auto each) { return name.starts_with(each); });
-}
-
-bool is_among(std::string_view word, const std::string& words) {
-  return fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
-}
 
 std::string limit_text(rlim_t limit) {
   return limit == RLIM_INFINITY ? "unlimited" : fmt::format("{}", limit);
@@ -85,18 +65,12 @@ Finding optimizer() {
   return adam;
 }
 
-Finding bf16(const std::string& instructions, const std::string& most) {
-  const std::string fix = "products are emulated: precision.compute: fp32 may be faster";
-  // Of others than x86 it is not known.
-  const bool there = is_among("avx512_bf16", instructions) || is_among("amx_bf16", instructions);
-  if (is_among("sse4_1", instructions) && !there) {
-    return {Verdict::kLess, "bf16",
-            "this processor has no instructions for it (avx512_bf16, amx_bf16)", fix};
-  }
-  if (allows_bf16(most)) return {Verdict::kOk, "bf16", "has instructions of its own", ""};
-  return {Verdict::kLess, "bf16",
-          fmt::format("ONEDNN_MAX_CPU_ISA is {}, which leaves out its instructions", most),
-          fix + ", unless that variable is unset"};
+Finding products(DType type, const std::optional<std::string>& lacking) {
+  const std::string subject(name_of(type));
+  if (!lacking) return {Verdict::kOk, subject, "has instructions of its own", ""};
+  return {Verdict::kLess, subject, *lacking,
+          "its products are computed in fp32, about as fast as with precision.compute: fp32; "
+          "instructions of its own would be several times as fast"};
 }
 
 Finding memory(const fs::path& root) {

@@ -6,9 +6,11 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/base/dtype.h"
 #include "engine/doctor/finding.h"
 #include "gpu/device.h"
 
@@ -21,9 +23,9 @@ Finding processors(const std::filesystem::path& root = "/");
 /// The instructions that it has.
 Finding optimizer();
 
-/// Whether products in it are the processor's own: `instructions` are what it has, in words
-/// ("avx512f avx512_bf16"), `most` what ONEDNN_MAX_CPU_ISA lets oneDNN use of them, "ALL" for any.
-Finding bf16(const std::string& instructions, const std::string& most);
+/// Whether products in it are the processor's own; `lacking`: why not
+/// (engine/tensor/instructions.h).
+Finding products(DType type, const std::optional<std::string>& lacking);
 
 /// What is available, and every limit of a cgroup of this process or above it.
 Finding memory(const std::filesystem::path& root = "/");

@@ -1,4 +1,3 @@
-#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/model/blocks.h"
 #include "engine/model/norm.h"
+#include "engine/model/products.h"
 #include "engine/model/softmax.h"
 
 namespace sluice::model {
@@ -39,10 +39,11 @@ class Head {
   }
 
   at::Tensor logits(Columns columns) const {
-    return at::mm(n_NH_, columns.rows_of(weight_VH_).t());
+    return product(n_NH_, columns.rows_of(weight_VH_).t());
   }
   at::Tensor logits_to(at::Tensor out_NC, Columns columns) const {
-    return at::mm_out(out_NC, n_NH_, columns.rows_of(weight_VH_).t());
+    product_to(out_NC, n_NH_, columns.rows_of(weight_VH_).t());
+    return out_NC;
   }
   /// Of what there is one of for each part of the vocabulary, that of these columns.
   const at::Tensor& part_of(const std::vector<at::Tensor>& parts, Columns columns) const {
@@ -52,9 +53,8 @@ class Head {
   /// Writes the weight gradient of these columns; returns their part of the gradient of n.
   at::Tensor backward(Columns columns, const at::Tensor& dlogits_NC,
                       const at::Tensor& dweight_VH) const {
-    at::Tensor dweight = columns.rows_of(dweight_VH);
-    at::mm_out(dweight, dlogits_NC.t(), n_NH_);
-    return at::mm(dlogits_NC, columns.rows_of(weight_VH_));
+    product_to(columns.rows_of(dweight_VH), dlogits_NC.t(), n_NH_);
+    return product(dlogits_NC, columns.rows_of(weight_VH_));
   }
 
  private:

@@ -1,8 +1,8 @@
 #include "engine/model/linear.h"
 
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/mm.h>
+#include <utility>
 
+#include "engine/model/products.h"
 #include "engine/model/row_kernels.h"
 
 namespace sluice::model {
@@ -13,33 +13,31 @@ at::Tensor weight_IO(const Linear& linear, const ParamSource& params) {
   return linear.layout == shape::LinearLayout::kOutIn ? w.t() : w;
 }
 
+at::Tensor bias_O(const Linear& linear, const ParamSource& params) {
+  return linear.bias ? params.weight(*linear.bias) : at::Tensor();
+}
+
 }  // namespace
 
 at::Tensor forward(const Linear& linear, const ParamSource& params, const at::Tensor& x_NI) {
-  const at::Tensor w = weight_IO(linear, params);
-  return linear.bias ? at::addmm(params.weight(*linear.bias), x_NI, w) : at::mm(x_NI, w);
+  return product(x_NI, weight_IO(linear, params), bias_O(linear, params));
 }
 
 void forward_to(const Linear& linear, const ParamSource& params, const at::Tensor& x_NI,
                 at::Tensor out_NO) {
-  const at::Tensor w = weight_IO(linear, params);
-  if (linear.bias) {
-    at::addmm_out(out_NO, params.weight(*linear.bias), x_NI, w);
-  } else {
-    at::mm_out(out_NO, x_NI, w);
-  }
+  product_to(std::move(out_NO), x_NI, weight_IO(linear, params), bias_O(linear, params));
 }
 
 at::Tensor backward(const Linear& linear, const ParamSource& params, GradSink& grads,
                     const at::Tensor& x_NI, const at::Tensor& dy_NO) {
-  at::Tensor dw = grads.gradient(linear.weight);
+  const at::Tensor dw = grads.gradient(linear.weight);
   if (linear.layout == shape::LinearLayout::kOutIn) {
-    at::mm_out(dw, dy_NO.t(), x_NI);
+    product_to(dw, dy_NO.t(), x_NI);
   } else {
-    at::mm_out(dw, x_NI.t(), dy_NO);
+    product_to(dw, x_NI.t(), dy_NO);
   }
   if (linear.bias) sum_rows(dy_NO, grads.gradient(*linear.bias));
-  return at::mm(dy_NO, weight_IO(linear, params).t());
+  return product(dy_NO, weight_IO(linear, params).t());
 }
 
 }  // namespace sluice::model

@@ -84,16 +84,15 @@ TEST_F(EnvironmentTest, ARunThatOpenMpHasBoundToOneCoreIsRefused) {
   EXPECT_EQ(shell("OMP_PROC_BIND=false $sluice train run.yaml --dry-run").code, 0);
 }
 
-TEST_F(EnvironmentTest, ARunInBf16SaysWhereItsProductsAreEmulated) {
-  constexpr const char* kNoBf16 = "ONEDNN_MAX_CPU_ISA=SSE41 $sluice train run.yaml ";
-  for (const char* how : {"precision.compute=bf16 --dry-run", "precision.compute=bf16"}) {
-    const Ending ending = shell(kNoBf16 + std::string(how));
+TEST_F(EnvironmentTest, ARunInSixteenBitsSaysWhereNothingMultipliesThem) {
+  const std::string neither = "ONEDNN_MAX_CPU_ISA=SSE41 $sluice train run.yaml precision.compute=";
+  for (const std::string how : {"bf16 --dry-run", "fp16 --dry-run", "bf16"}) {
+    const Ending ending = shell(neither + how);
     EXPECT_EQ(ending.code, 0) << ending.said;
-    EXPECT_THAT(ending.said, testing::HasSubstr("warning: bf16: ")) << how;
+    EXPECT_THAT(ending.said, testing::HasSubstr("warning: " + how.substr(0, 4) + ": ")) << how;
   }
   EXPECT_THAT(text_of("runs/run/train.log"), testing::HasSubstr("bf16: "));
-  EXPECT_THAT(shell(kNoBf16 + std::string("--dry-run")).said,
-              testing::Not(testing::HasSubstr("bf16: ")));
+  EXPECT_THAT(shell(neither + "fp32 --dry-run").said, testing::Not(testing::HasSubstr("fp32: ")));
 }
 
 TEST_F(EnvironmentTest, ARefusalOfTheMachineNamesTheDoctor) {

@@ -3,9 +3,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 
 #include "engine/base/cores.h"
+#include "engine/base/dtype.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/doctor/drives.h"
@@ -63,27 +65,13 @@ TEST_F(Machine, AQuotaOfWholeCoresStopsOnlyThoseWhoTakeMore) {
               HasSubstr("cpu_adam.threads are 1: more would be stopped"));
 }
 
-TEST(Bf16, IsLessWhereTheProcessorHasNoInstructionsForIt) {
-  EXPECT_EQ(bf16("avx2 avx512_bf16 sse4_1", "ALL").verdict, Verdict::kOk);
-  EXPECT_EQ(bf16("amx_bf16 sse4_1", "ALL").verdict, Verdict::kOk);
-  EXPECT_EQ(bf16("neon", "ALL").verdict, Verdict::kOk) << "of others than x86 it is not known";
-  const Finding f = bf16("avx2 avx512_bf16ish avx512_f sse4_1", "ALL");
+TEST(Products, AreLessWhereTheProcessorHasNoneOfTheirOwn) {
+  EXPECT_EQ(products(DType::kBf16, std::nullopt).verdict, Verdict::kOk);
+  const Finding f = products(DType::kF16, "this processor has none");
   EXPECT_EQ(f.verdict, Verdict::kLess);
-  EXPECT_THAT(f.found, HasSubstr("no instructions for it (avx512_bf16, amx_bf16)"));
-  EXPECT_THAT(f.fix, HasSubstr("fp32 may be faster"));
-}
-
-TEST(Bf16, IsLessWhereOneDnnMayNotUseItsInstructions) {
-  const std::string has = "avx512_bf16 sse4_1";
-  for (const char* most : {"DEFAULT", "all", "AVX512_CORE_BF16", "AVX512_CORE_FP16",
-                           "AVX512_CORE_AMX", "avx10_1_512", "AVX10_1_512_AMX"}) {
-    EXPECT_EQ(bf16(has, most).verdict, Verdict::kOk) << most;
-  }
-  for (const char* most : {"SSE41", "AVX2", "avx2_vnni", "AVX512_CORE", "AVX512_CORE_VNNI"}) {
-    const Finding f = bf16(has, most);
-    EXPECT_EQ(f.verdict, Verdict::kLess) << most;
-    EXPECT_THAT(f.found, HasSubstr(std::string("ONEDNN_MAX_CPU_ISA is ") + most));
-  }
+  EXPECT_EQ(f.subject, "fp16");
+  EXPECT_EQ(f.found, "this processor has none");
+  EXPECT_THAT(f.fix, HasSubstr("about as fast as with precision.compute: fp32"));
 }
 
 TEST_F(Machine, MemorySaysEveryLimitAboveUsAndWhichOneCounts) {

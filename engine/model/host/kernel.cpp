@@ -1,5 +1,6 @@
 #include "engine/model/kernel.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "engine/model/one_by_one.h"
+#include "engine/model/products.h"
 
 namespace sluice::model {
 namespace {
@@ -40,12 +42,44 @@ Looked look_at(const Heads& h, const std::optional<at::Tensor>& mask = std::null
   return {std::move(out), std::move(logsumexp)};
 }
 
-Heads look_at_backward(const Heads& h, const Looked& looked, const at::Tensor& dout,
-                       const std::optional<at::Tensor>& mask = std::nullopt) {
+Heads run_backward(const Heads& h, const Looked& looked, const at::Tensor& dout,
+                   const std::optional<at::Tensor>& mask) {
   auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
       dout, h.q, h.k, h.v, looked.out, looked.logsumexp, /*dropout_p=*/0.0,
       /*is_causal=*/!mask.has_value(), mask);
   return {std::move(dq), std::move(dk), std::move(dv)};
+}
+
+/// In fp32, a quarter of the heads at a time, or as many as all threads have work for. Heads do not
+/// touch each other, so bits do not depend on that; nor does it on tokens, so that what a long
+/// document takes is enough for a short one.
+Heads widened_backward(const Heads& h, const Looked& looked, const at::Tensor& dout,
+                       const std::optional<at::Tensor>& mask) {
+  const auto over = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const std::int64_t group = h.q.size(1) / h.k.size(1);
+  const std::int64_t busy = over(at::get_num_threads(), h.q.size(0) * group);
+  const std::int64_t keys = std::max(busy, over(h.k.size(1), 4));
+  const auto wide = [](const at::Tensor& t) { return t.to(at::kFloat); };
+  const auto wide_mask = mask ? std::optional(wide(*mask)) : std::nullopt;
+  const Heads d{at::empty_like(h.q), at::empty_like(h.k), at::empty_like(h.v)};
+  for (std::int64_t begin = 0; begin < h.k.size(1); begin += keys) {
+    const std::int64_t n = std::min(keys, h.k.size(1) - begin);
+    const auto of_k = [&](const at::Tensor& t) { return t.narrow(1, begin, n); };
+    const auto of_q = [&](const at::Tensor& t) { return t.narrow(1, begin * group, n * group); };
+    const Heads some =
+        run_backward({wide(of_q(h.q)), wide(of_k(h.k)), wide(of_k(h.v))},
+                     {wide(of_q(looked.out)), of_q(looked.logsumexp)}, wide(of_q(dout)), wide_mask);
+    of_q(d.q).copy_(some.q);
+    of_k(d.k).copy_(some.k);
+    of_k(d.v).copy_(some.v);
+  }
+  return d;
+}
+
+Heads look_at_backward(const Heads& h, const Looked& looked, const at::Tensor& dout,
+                       const std::optional<at::Tensor>& mask = std::nullopt) {
+  return is_widened(h.q) ? widened_backward(h, looked, dout, mask)
+                         : run_backward(h, looked, dout, mask);
 }
 
 /// `count` runs of `length` tokens, one every `step`.

@@ -1,0 +1,95 @@
+#include "engine/model/products.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <ostream>
+#include <tuple>
+
+#include "harness.h"
+
+namespace sluice::model {
+namespace {
+
+struct Sizes {
+  std::int64_t m, k, n;
+};
+std::ostream& operator<<(std::ostream& out, const Sizes& s) {
+  return out << s.m << " x " << s.k << " x " << s.n;
+}
+
+enum class Lies { kAsIs, kTransposed };
+enum class Bias { kNone, kThere };
+
+class WidenedProducts
+    : public ::testing::TestWithParam<std::tuple<Sizes, at::ScalarType, Lies, Bias>> {
+ protected:
+  at::Tensor factor(std::int64_t rows, std::int64_t columns, std::uint64_t seed) const {
+    return lies_ == Lies::kAsIs ? random({rows, columns}, dtype_, seed)
+                                : random({columns, rows}, dtype_, seed).t();
+  }
+
+  const Sizes sizes_ = std::get<0>(GetParam());
+  const at::ScalarType dtype_ = std::get<1>(GetParam());
+  const Lies lies_ = std::get<2>(GetParam());
+  const Bias bias_ = std::get<3>(GetParam());
+};
+
+// Each factor is exact in fp32. A sum of k products and a bias in any order is off by k + 1
+// roundings of 2^-24 at most, of what its terms add up to without their signs; then it is rounded
+// once, by half of its last bit: 2^-8 of bf16, 2^-11 of fp16, and 2^-25 where that is subnormal.
+TEST_P(WidenedProducts, AreRoundedOnce) {
+  const at::Tensor a = factor(sizes_.m, sizes_.k, 1), b = factor(sizes_.k, sizes_.n, 2);
+  at::Tensor bias;
+  at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
+  at::Tensor terms = at::mm(a.to(at::kDouble).abs(), b.to(at::kDouble).abs());
+  if (bias_ == Bias::kThere) {
+    bias = random({sizes_.n}, dtype_, 3);
+    exact = exact + bias.to(at::kDouble);
+    terms = terms + bias.to(at::kDouble).abs();
+  }
+  // A part of a wider one, as columns of a projection are.
+  const at::Tensor wider = poisoned({sizes_.m, sizes_.n + 3}, dtype_);
+  const at::Tensor out = wider.narrow(1, 1, sizes_.n);
+  widened_product_to(out, a, b, bias);
+
+  const double last_bit = std::ldexp(1.0, dtype_ == at::kHalf ? -11 : -8);
+  const at::Tensor of_sum = terms * (std::ldexp(1.0, -24) * static_cast<double>(sizes_.k + 1));
+  const at::Tensor bound = of_sum + (exact.abs() + of_sum) * last_bit + std::ldexp(1.0, -25);
+  EXPECT_TRUE(((out.to(at::kDouble) - exact).abs() <= bound).all().item<bool>());
+  EXPECT_TRUE(wider.select(1, 0).isnan().all().item<bool>());
+  EXPECT_TRUE(wider.narrow(1, sizes_.n + 1, 2).isnan().all().item<bool>());
+}
+
+// Within one tile, and beyond one in each direction.
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, WidenedProducts,
+    ::testing::Combine(::testing::Values(Sizes{3, 5, 7}, Sizes{1030, 40, 50}, Sizes{40, 2100, 50},
+                                         Sizes{40, 50, 2060}, Sizes{1025, 2049, 1025}),
+                       ::testing::Values(at::kBFloat16, at::kHalf),
+                       ::testing::Values(Lies::kAsIs, Lies::kTransposed),
+                       ::testing::Values(Bias::kNone, Bias::kThere)));
+
+TEST(Products, AreWidenedOfSixteenBitsAlone) {
+  EXPECT_FALSE(is_widened(at::empty({1, 1}, at::kFloat)));
+}
+
+// Whichever way they go here.
+TEST(Products, AreThoseOfTheirFactors) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor a = random({33, 65}, dtype, 1), b = random({65, 17}, dtype, 2);
+    const at::Tensor bias = random({17}, dtype, 3);
+    const at::Tensor plain = at::mm(a.to(at::kDouble), b.to(at::kDouble));
+    const double bound = dtype == at::kFloat ? 3e-6 : 1e-2;
+    EXPECT_LT(relative_error(product(a, b), plain), bound);
+    EXPECT_LT(relative_error(product(a, b, bias), plain + bias.to(at::kDouble)), bound);
+    EXPECT_EQ(product(a, b).scalar_type(), dtype);
+    const at::Tensor out = poisoned({33, 17}, dtype);
+    product_to(out, a, b, bias);
+    EXPECT_TRUE(same_bits(out, product(a, b, bias)));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::model
