@@ -11,7 +11,6 @@
 #include "engine/config/load.h"
 #include "engine/doctor/drives.h"
 #include "engine/doctor/machine.h"
-#include "engine/tensor/instructions.h"
 #include "engine/tensor/process.h"
 
 namespace sluice::app {
@@ -63,9 +62,7 @@ int doctor(const std::string& file, const std::vector<std::string>& overrides) {
   std::vector<Finding> findings = {doctor::processors()};
   add(findings, binding());
   findings.push_back(doctor::optimizer());
-  for (const DType type : {DType::kBf16, DType::kF16}) {
-    findings.push_back(doctor::products(type, tensor::lacks_products(type, tensor::code_paths())));
-  }
+  for (const DType type : {DType::kBf16, DType::kF16}) add(findings, products_of(type));
   add(findings, {doctor::memory(), doctor::huge_pages(), doctor::locked_memory()});
   add(findings, doctor::file_limits());
   add(findings, doctor::engines());

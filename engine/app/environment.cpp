@@ -10,6 +10,8 @@
 #include "cpu_adam/isa.h"
 #include "engine/base/cores.h"
 #include "engine/base/machine.h"
+#include "engine/doctor/machine.h"
+#include "engine/tensor/instructions.h"
 #include "engine/tensor/process.h"
 #include "gpu/device.h"
 
@@ -33,6 +35,12 @@ void prepare_process() {
   ::mallopt(M_ARENA_MAX, 4);
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);  // `| head` ends the lines, not the run
+}
+
+std::vector<doctor::Finding> products_of(DType type) {
+  if (gpu::device().backend != gpu::Backend::kHost) return {};
+  const auto lack = tensor::lacks_products(type, tensor::code_paths()).value_or(tensor::Lack{});
+  return {doctor::products(type, lack.reason, lack.remedy)};
 }
 
 std::string describe_machine(int compute_threads, cpu_adam::Isa isa) {

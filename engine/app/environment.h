@@ -2,9 +2,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cpu_adam/options.h"
+#include "engine/base/dtype.h"
 #include "engine/config/load.h"
+#include "engine/doctor/finding.h"
 
 namespace sluice::app {
 
@@ -15,6 +18,9 @@ config::Environment environment();
 /// Files that grow beyond `ulimit -f` and readers that go away become errors. Before the first
 /// thread.
 void prepare_process();
+
+/// Whether the processor multiplies values of this type itself; none where a device does.
+std::vector<doctor::Finding> products_of(DType type);
 
 /// env.json: version, machine, device, kernel, and with what the numbers are computed: LibTorch's
 /// bits hold for one CPU model, one set of code paths and one number of compute threads.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -22,7 +23,6 @@
 #include "engine/config/load.h"
 #include "engine/data/bigram.h"
 #include "engine/doctor/machine.h"
-#include "engine/tensor/instructions.h"
 #include "engine/tensor/process.h"
 #include "engine/train/session.h"
 #include "gpu/device.h"
@@ -100,10 +100,7 @@ bool take_trigger(const std::filesystem::path& file) {
 /// What makes the run slower than this machine's processors could.
 void warn_of_processors(DType compute) {
   std::vector<doctor::Finding> findings = {doctor::processors()};
-  if (gpu::device().backend == gpu::Backend::kHost) {
-    const auto lacking = tensor::lacks_products(compute, tensor::code_paths());
-    findings.push_back(doctor::products(compute, lacking));
-  }
+  std::ranges::copy(products_of(compute), std::back_inserter(findings));
   for (const doctor::Finding& f : findings) {
     if (f.verdict != doctor::Verdict::kOk) {
       log::warning(fmt::format("{}: {}; {}", f.subject, f.found, f.fix));

@@ -65,12 +65,12 @@ Finding optimizer() {
   return adam;
 }
 
-Finding products(DType type, const std::optional<std::string>& lacking) {
+Finding products(DType type, const std::string& lacking, const std::string& remedy) {
   const std::string subject(name_of(type));
-  if (!lacking) return {Verdict::kOk, subject, "has instructions of its own", ""};
-  return {Verdict::kLess, subject, *lacking,
-          "its products are computed in fp32, about as fast as with precision.compute: fp32; "
-          "instructions of its own would be several times as fast"};
+  if (lacking.empty()) return {Verdict::kOk, subject, "has instructions of its own", ""};
+  return {Verdict::kLess, subject, lacking,
+          "its products are computed in fp32, about as fast as with precision.compute: fp32; " +
+              remedy};
 }
 
 Finding memory(const fs::path& root) {

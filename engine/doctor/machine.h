@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,9 +22,9 @@ Finding processors(const std::filesystem::path& root = "/");
 /// The instructions that it has.
 Finding optimizer();
 
-/// Whether products in it are the processor's own; `lacking`: why not
-/// (engine/tensor/instructions.h).
-Finding products(DType type, const std::optional<std::string>& lacking);
+/// Whether products of this type are the processor's own: `lacking` says why not, "" that they are;
+/// `remedy` what helps.
+Finding products(DType type, const std::string& lacking, const std::string& remedy);
 
 /// What is available, and every limit of a cgroup of this process or above it.
 Finding memory(const std::filesystem::path& root = "/");

@@ -6,13 +6,14 @@
 
 #include <algorithm>
 
+#include "engine/base/error.h"
 #include "engine/tensor/instructions.h"
 
 namespace sluice::model {
 namespace {
 
-// Of a tile's sums, and of what is added to them at once. Each value that is widened goes into a
-// thousand products, so that widening costs a tenth of them at most; a tile takes 20 MiB.
+// Of a tile's sums, and of what is added to them at once. In a whole tile each value that is
+// widened goes into a thousand products, beside which widening is little; it takes 20 MiB.
 constexpr std::int64_t kSide = 1024, kDepth = 2048;
 
 struct Piece {
@@ -59,6 +60,9 @@ bool is_widened(const at::Tensor& t) {
 
 void widened_product_to(at::Tensor out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
                         const at::Tensor& bias_N) {
+  SLUICE_CHECK(a_MK.size(1) == b_KN.size(0) && out_MN.size(0) == a_MK.size(0) &&
+                   out_MN.size(1) == b_KN.size(1),
+               kLogic, "a product's sizes do not agree");
   for_pieces(out_MN.size(0), kSide, [&](Piece rows) {
     for_pieces(out_MN.size(1), kSide, [&](Piece columns) {
       const at::Tensor bias = bias_N.defined() ? columns.of(bias_N, 0) : bias_N;

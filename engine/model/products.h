@@ -15,12 +15,12 @@ void product_to(at::Tensor out_MN, const at::Tensor& a_MK, const at::Tensor& b_K
                 const at::Tensor& bias_N = {});
 
 /// Whether it lies on a processor that has no instructions to multiply values of its type. Then
-/// products are those of fp32, which has each of these values: LibTorch, which emulates them, takes
-/// five times as long in bf16, a hundred times in fp16. So does its attention on the way back.
+/// products are made of fp32, which has each of these values. LibTorch would emulate them: in bf16
+/// that takes five times as long as fp32, in fp16 a hundred times.
 bool is_widened(const at::Tensor& t);
 
-/// What product_to() does of what is widened. A tile at a time, so that next to nothing is ever
-/// there in fp32.
+/// What product_to() does with what is widened, a tile at a time: next to nothing is ever there in
+/// fp32.
 void widened_product_to(at::Tensor out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
                         const at::Tensor& bias_N = {});
 

@@ -11,19 +11,17 @@
 namespace sluice::tensor {
 namespace {
 
-/// Of x86. oneDNN's most: any name of these, in capitals, or one that begins so.
 struct Products {
-  std::vector<std::string_view> instructions;
-  std::vector<std::string_view> allowed_by;
+  std::vector<std::string_view> instructions;  ///< of x86; any of them will do
+  std::vector<std::string_view> left_out_by;  ///< names of oneDNN's limit; it takes others for none
 };
 
 Products products_of(DType type) {
-  if (type == DType::kBf16) {
-    return {{"avx512_bf16", "amx_bf16"},
-            {"ALL", "DEFAULT", "AVX512_CORE_BF16", "AVX512_CORE_FP16", "AVX512_CORE_AMX", "AVX10"}};
-  }
-  return {{"avx512_fp16", "amx_fp16"},
-          {"ALL", "DEFAULT", "AVX512_CORE_FP16", "AVX512_CORE_AMX", "AVX10"}};
+  std::vector<std::string_view> lower = {
+      "SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI"};
+  if (type == DType::kBf16) return {{"avx512_bf16", "amx_bf16"}, lower};
+  lower.emplace_back("AVX512_CORE_BF16");
+  return {{"avx512_fp16", "amx_fp16"}, lower};
 }
 
 bool is_among(std::string_view word, const std::string& words) {
@@ -37,21 +35,24 @@ std::string capitals(std::string text) {
 
 }  // namespace
 
-std::optional<std::string> lacks_products(DType type, const CodePaths& paths) {
+std::optional<Lack> lacks_products(DType type, const CodePaths& paths) {
   // Of others than x86 it is not known.
   if (type == DType::kF32 || !is_among("sse4_1", paths.instructions)) return std::nullopt;
   const Products products = products_of(type);
   const bool there = std::ranges::any_of(
       products.instructions, [&](auto each) { return is_among(each, paths.instructions); });
   if (!there) {
-    return fmt::format("this processor has no instructions for it ({})",
-                       fmt::join(products.instructions, ", "));
+    return Lack{fmt::format("this processor has no instructions for it ({})",
+                            fmt::join(products.instructions, ", ")),
+                "one that has them multiplies several times as fast"};
   }
   const std::string most = capitals(paths.onednn);
-  const bool allowed =
-      std::ranges::any_of(products.allowed_by, [&](auto each) { return most.starts_with(each); });
-  if (allowed) return std::nullopt;
-  return fmt::format("ONEDNN_MAX_CPU_ISA is {}, which leaves out its instructions", paths.onednn);
+  if (std::ranges::find(products.left_out_by, most) == products.left_out_by.end()) {
+    return std::nullopt;
+  }
+  return Lack{
+      fmt::format("ONEDNN_MAX_CPU_ISA is {}, which leaves out its instructions", paths.onednn),
+      "unset that variable (or DNNL_MAX_CPU_ISA)"};
 }
 
 }  // namespace sluice::tensor

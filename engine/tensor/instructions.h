@@ -9,9 +9,14 @@
 
 namespace sluice::tensor {
 
-/// Why nothing multiplies values of this type here, for people: LibTorch then emulates it, at a
-/// fifth of the speed of fp32 (bf16) or a hundredth (fp16). nullopt: instructions do, or that is
-/// not known.
-std::optional<std::string> lacks_products(DType type, const CodePaths& paths);
+/// For people.
+struct Lack {
+  std::string reason;
+  std::string remedy;
+};
+
+/// Whether there are no instructions here that multiply values of this type, or oneDNN may not use
+/// them: LibTorch would emulate such products. nullopt: there are, or it is not known.
+std::optional<Lack> lacks_products(DType type, const CodePaths& paths);
 
 }  // namespace sluice::tensor

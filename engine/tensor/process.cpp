@@ -80,7 +80,8 @@ std::string mkl_mode() {
 
 std::string onednn_limit() {
   for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
-    if (const char* limit = std::getenv(name)) return limit;
+    const char* limit = std::getenv(name);
+    if (limit != nullptr && *limit != 0) return limit;  // of an empty one oneDNN takes no notice
   }
   return "ALL";
 }

@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <optional>
 #include <string>
 
 #include "engine/base/cores.h"
@@ -66,12 +65,12 @@ TEST_F(Machine, AQuotaOfWholeCoresStopsOnlyThoseWhoTakeMore) {
 }
 
 TEST(Products, AreLessWhereTheProcessorHasNoneOfTheirOwn) {
-  EXPECT_EQ(products(DType::kBf16, std::nullopt).verdict, Verdict::kOk);
-  const Finding f = products(DType::kF16, "this processor has none");
+  EXPECT_EQ(products(DType::kBf16, "", "").verdict, Verdict::kOk);
+  const Finding f = products(DType::kF16, "this processor has none", "unset it");
   EXPECT_EQ(f.verdict, Verdict::kLess);
   EXPECT_EQ(f.subject, "fp16");
   EXPECT_EQ(f.found, "this processor has none");
-  EXPECT_THAT(f.fix, HasSubstr("about as fast as with precision.compute: fp32"));
+  EXPECT_THAT(f.fix, HasSubstr("about as fast as with precision.compute: fp32; unset it"));
 }
 
 TEST_F(Machine, MemorySaysEveryLimitAboveUsAndWhichOneCounts) {

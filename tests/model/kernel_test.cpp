@@ -77,37 +77,6 @@ INSTANTIATE_TEST_SUITE_P(
                                      Tokens{1100, 257, kHeads}),
                      testing::Values(at::kFloat, at::kBFloat16, at::kHalf)));
 
-// What is widened goes through the kernel some heads at a time.
-TEST(Backward, OfAHeadOfKeysIsTheSameBesideOthers) {
-  constexpr std::int64_t kGroup = kHeads / kKvHeads;
-  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    for (const std::int64_t window : {0, 40}) {
-      const Heads heads = random_heads(300, dtype);
-      const at::Tensor dout = random({kSequences, kHeads, 300, kDim}, dtype, 4);
-      const Looked looked = look(heads, window);
-      const Heads all = look_backward(heads, looked, dout, window);
-      for (std::int64_t head = 0; head < kKvHeads; ++head) {
-        const auto of_q = [&](const at::Tensor& t) { return t.narrow(1, head * kGroup, kGroup); };
-        const auto of_k = [&](const at::Tensor& t) { return t.narrow(1, head, 1); };
-        const Heads alone =
-            look_backward({of_q(heads.q), of_k(heads.k), of_k(heads.v)},
-                          {of_q(looked.out), of_q(looked.logsumexp)}, of_q(dout), window);
-        EXPECT_TRUE(at::equal(alone.q, of_q(all.q))) << dtype << ", window " << window;
-        EXPECT_TRUE(at::equal(alone.k, of_k(all.k))) << dtype << ", window " << window;
-        EXPECT_TRUE(at::equal(alone.v, of_k(all.v))) << dtype << ", window " << window;
-      }
-    }
-  }
-}
-
-TEST(Windows, OfAllTokensAreNone) {
-  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-    const Heads heads = random_heads(300, dtype);
-    const at::Tensor of_all = look(heads, 300).out.contiguous();
-    EXPECT_TRUE(same_bits(of_all, look(heads, 0).out.contiguous())) << dtype;
-  }
-}
-
 /// Softmax of one score is 1, whatever the score: so no relative error of gradients that are zero.
 TEST(Windows, OfOneTokenSeeItsValue) {
   const Heads heads = random_heads(1100, at::kFloat);

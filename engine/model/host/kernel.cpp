@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/host/widened.h"
 #include "engine/model/one_by_one.h"
 #include "engine/model/products.h"
 
@@ -50,35 +51,18 @@ Heads run_backward(const Heads& h, const Looked& looked, const at::Tensor& dout,
   return {std::move(dq), std::move(dk), std::move(dv)};
 }
 
-/// In fp32, a quarter of the heads at a time, or as many as all threads have work for. Heads do not
-/// touch each other, so bits do not depend on that; nor does it on tokens, so that what a long
-/// document takes is enough for a short one.
-Heads widened_backward(const Heads& h, const Looked& looked, const at::Tensor& dout,
-                       const std::optional<at::Tensor>& mask) {
+/// Heads of queries that are in fp32 at a time: a quarter of them, made up to what keeps all
+/// threads busy. The same for any number of tokens: what a long document takes is enough for a
+/// short one.
+std::int64_t heads_at_once(const Heads& h) {
   const auto over = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-  const std::int64_t group = h.q.size(1) / h.k.size(1);
-  const std::int64_t busy = over(at::get_num_threads(), h.q.size(0) * group);
-  const std::int64_t keys = std::max(busy, over(h.k.size(1), 4));
-  const auto wide = [](const at::Tensor& t) { return t.to(at::kFloat); };
-  const auto wide_mask = mask ? std::optional(wide(*mask)) : std::nullopt;
-  const Heads d{at::empty_like(h.q), at::empty_like(h.k), at::empty_like(h.v)};
-  for (std::int64_t begin = 0; begin < h.k.size(1); begin += keys) {
-    const std::int64_t n = std::min(keys, h.k.size(1) - begin);
-    const auto of_k = [&](const at::Tensor& t) { return t.narrow(1, begin, n); };
-    const auto of_q = [&](const at::Tensor& t) { return t.narrow(1, begin * group, n * group); };
-    const Heads some =
-        run_backward({wide(of_q(h.q)), wide(of_k(h.k)), wide(of_k(h.v))},
-                     {wide(of_q(looked.out)), of_q(looked.logsumexp)}, wide(of_q(dout)), wide_mask);
-    of_q(d.q).copy_(some.q);
-    of_k(d.k).copy_(some.k);
-    of_k(d.v).copy_(some.v);
-  }
-  return d;
+  const std::int64_t busy = over(at::get_num_threads(), h.q.size(0));
+  return busy * over(over(h.q.size(1), 4), busy);
 }
 
 Heads look_at_backward(const Heads& h, const Looked& looked, const at::Tensor& dout,
-                       const std::optional<at::Tensor>& mask = std::nullopt) {
-  return is_widened(h.q) ? widened_backward(h, looked, dout, mask)
+                       std::int64_t at_once, const std::optional<at::Tensor>& mask = std::nullopt) {
+  return is_widened(h.q) ? widened_backward(h, looked, dout, at_once, mask)
                          : run_backward(h, looked, dout, mask);
 }
 
@@ -130,7 +114,7 @@ Heads tokens(const Heads& h, std::int64_t begin, std::int64_t count) {
 }
 
 /// Keys or values, once for each of the `heads` that share them; and their gradients, of the sums.
-/// In bf16 the kernel would round these sums after each head.
+/// In 16 bits that are not widened the kernel would round these sums after each head.
 at::Tensor spread(const at::Tensor& t, std::int64_t heads) {
   const std::int64_t group = heads / t.size(1);
   return t.unsqueeze(2).expand({-1, -1, group, -1, -1}).flatten(1, 2);
@@ -154,6 +138,27 @@ at::Tensor column(const at::Tensor& t) {
 }
 
 }  // namespace
+
+Heads widened_backward(const Heads& h, const Looked& looked, const at::Tensor& dout,
+                       std::int64_t at_once, const std::optional<at::Tensor>& mask) {
+  const std::int64_t group = h.q.size(1) / h.k.size(1);
+  const std::int64_t keys = (at_once + group - 1) / group;
+  const auto wide = [](const at::Tensor& t) { return t.to(at::kFloat); };
+  const auto wide_mask = mask ? std::optional(wide(*mask)) : std::nullopt;
+  const Heads d{at::empty_like(h.q), at::empty_like(h.k), at::empty_like(h.v)};
+  for (std::int64_t begin = 0; begin < h.k.size(1); begin += keys) {
+    const std::int64_t n = std::min(keys, h.k.size(1) - begin);
+    const auto of_k = [&](const at::Tensor& t) { return t.narrow(1, begin, n); };
+    const auto of_q = [&](const at::Tensor& t) { return t.narrow(1, begin * group, n * group); };
+    const Heads some =
+        run_backward({wide(of_q(h.q)), wide(of_k(h.k)), wide(of_k(h.v))},
+                     {wide(of_q(looked.out)), of_q(looked.logsumexp)}, wide(of_q(dout)), wide_mask);
+    of_q(d.q).copy_(some.q);
+    of_k(d.k).copy_(some.k);
+    of_k(d.v).copy_(some.v);
+  }
+  return d;
+}
 
 Looked look(const Heads& heads, std::int64_t window) {
   const std::int64_t batch = heads.q.size(0), n_heads = heads.q.size(1), seq = heads.q.size(2);
@@ -183,7 +188,8 @@ Looked look(const Heads& heads, std::int64_t window) {
 Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& dout,
                     std::int64_t window) {
   const std::int64_t n_heads = heads.q.size(1), seq = heads.q.size(2);
-  if (window == 0 || window >= seq) return look_at_backward(heads, looked, dout);
+  const std::int64_t at_once = heads_at_once(heads);
+  if (window == 0 || window >= seq) return look_at_backward(heads, looked, dout, at_once);
   const Heads d{at::zeros_like(heads.q, at::kFloat), at::empty_like(heads.k),
                 at::empty_like(heads.v)};
   const std::int64_t length = std::min(kBackwardKeys, seq - window);
@@ -196,17 +202,18 @@ Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& 
     const auto dout_seeing = take(dout, seeing), dq = take(d.q, seeing);
     const auto dk = take(d.k, own), dv = take(d.v, own);
     for (std::size_t i = 0; i < q.size(); ++i) {
-      const Heads part =
-          look_at_backward({q[i], spread(k[i], n_heads), spread(v[i], n_heads)},
-                           {out[i], sum[i].squeeze(-1)}, dout_seeing[i], corner(mask, seeing, own));
+      const Heads part = look_at_backward({q[i], spread(k[i], n_heads), spread(v[i], n_heads)},
+                                          {out[i], sum[i].squeeze(-1)}, dout_seeing[i], at_once,
+                                          corner(mask, seeing, own));
       add_blocks(dq[i], part.q);
       gather(dk[i], part.k);
       gather(dv[i], part.v);
     }
   }
   const auto last = [&](const at::Tensor& t) { return tokens(t, seq - window, window); };
-  const Heads part = look_at_backward(tokens(heads, seq - window, window),
-                                      {last(looked.out), last(looked.logsumexp)}, last(dout));
+  const Heads part =
+      look_at_backward(tokens(heads, seq - window, window),
+                       {last(looked.out), last(looked.logsumexp)}, last(dout), at_once);
   last(d.q).add_(part.q);
   last(d.k).copy_(part.k);
   last(d.v).copy_(part.v);

@@ -1,0 +1,72 @@
+#include "engine/model/host/widened.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <optional>
+#include <tuple>
+
+#include "harness.h"
+
+namespace sluice::model {
+namespace {
+
+class Widened : public ::testing::TestWithParam<std::tuple<at::ScalarType, bool>> {
+ protected:
+  static constexpr std::int64_t kSequences = 2, kHeads = 6, kKvHeads = 3, kTokens = 100, kDim = 16;
+
+  Heads backward(std::int64_t at_once) const {
+    return widened_backward(heads_, looked_, dout_, at_once, mask_);
+  }
+  at::Tensor to_heads(std::int64_t heads, std::uint64_t seed) const {
+    // As the projections leave them.
+    return random({kSequences, kTokens, heads, kDim}, dtype_, seed).transpose(1, 2);
+  }
+
+  const at::ScalarType dtype_ = std::get<0>(GetParam());
+  const Heads heads_{to_heads(kHeads, 1), to_heads(kKvHeads, 2), to_heads(kKvHeads, 3)};
+  const at::Tensor dout_ = to_heads(kHeads, 4);
+  // A mask that says what causal does.
+  const std::optional<at::Tensor> mask_ =
+      std::get<1>(GetParam())
+          ? std::optional(at::ones({kTokens, kTokens}, heads_.q.options()).tril_().log_())
+          : std::nullopt;
+  const Looked looked_ = look(heads_, 0);
+};
+
+TEST_P(Widened, GradientsAreThoseOfAllScoresAtOnce) {
+  const auto leaf = [](const at::Tensor& t) {
+    return t.to(at::kDouble).clone().requires_grad_(true);
+  };
+  const at::Tensor q = leaf(heads_.q), k = leaf(heads_.k), v = leaf(heads_.v);
+  const auto spread = [](const at::Tensor& t) { return t.repeat_interleave(kHeads / kKvHeads, 1); };
+  const at::Tensor unseen = at::ones({kTokens, kTokens}, at::kBool).triu(1);
+  const at::Tensor scores = at::matmul(q, spread(k).transpose(2, 3)) / std::sqrt(double{kDim});
+  const at::Tensor out = at::matmul(scores.masked_fill(unseen, -INFINITY).softmax(-1), spread(v));
+  const auto expected = torch::autograd::grad({out}, {q, k, v}, {dout_.to(at::kDouble)});
+  // `out` was rounded once, and goes into each gradient of a score; then these are.
+  const double bound = 4 * std::ldexp(1.0, dtype_ == at::kHalf ? -11 : -8);
+  const Heads d = backward(kHeads);
+  EXPECT_LT(relative_error(d.q, expected[0]), bound);
+  EXPECT_LT(relative_error(d.k, expected[1]), bound);
+  EXPECT_LT(relative_error(d.v, expected[2]), bound);
+}
+
+TEST_P(Widened, BitsDoNotDependOnHowManyHeadsGoAtOnce) {
+  const Heads all = backward(kHeads);
+  for (const std::int64_t at_once : {1, 2, 3, 4, 5, 100}) {
+    const Heads some = backward(at_once);
+    EXPECT_TRUE(at::equal(some.q, all.q)) << at_once;
+    EXPECT_TRUE(at::equal(some.k, all.k)) << at_once;
+    EXPECT_TRUE(at::equal(some.v, all.v)) << at_once;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Widened,
+                         ::testing::Combine(::testing::Values(at::kBFloat16, at::kHalf),
+                                            ::testing::Bool()));
+
+}  // namespace
+}  // namespace sluice::model
