@@ -145,7 +145,7 @@ Heads widened_backward(const Heads& h, const Looked& looked, const at::Tensor& d
   const std::int64_t keys = (at_once + group - 1) / group;
   const auto wide = [](const at::Tensor& t) { return t.to(at::kFloat); };
   const auto wide_mask = mask ? std::optional(wide(*mask)) : std::nullopt;
-  const Heads d{at::empty_like(h.q), at::empty_like(h.k), at::empty_like(h.v)};
+  Heads d{at::empty_like(h.q), at::empty_like(h.k), at::empty_like(h.v)};
   for (std::int64_t begin = 0; begin < h.k.size(1); begin += keys) {
     const std::int64_t n = std::min(keys, h.k.size(1) - begin);
     const auto of_k = [&](const at::Tensor& t) { return t.narrow(1, begin, n); };
