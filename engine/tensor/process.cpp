@@ -39,13 +39,17 @@ constexpr std::array kVariables{
     Variable{"LRU_CACHE_CAPACITY", "64"},
 };
 
+/// nullptr also of an empty one: oneDNN takes no notice of it, and MKL would take it for a name.
+const char* given(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != 0 ? value : nullptr;
+}
+
 /// Whether anything was missing.
 bool set_missing(std::span<const Variable> variables) {
   bool changed = false;
   for (const Variable& variable : variables) {
-    // MKL would take a name without a value as one: then it turns the mode off.
-    const char* set = std::getenv(variable.name);
-    if (set != nullptr && *set != 0) continue;
+    if (given(variable.name) != nullptr) continue;
     ::setenv(variable.name, variable.value, 1);
     changed = true;
   }
@@ -80,8 +84,7 @@ std::string mkl_mode() {
 
 std::string onednn_limit() {
   for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
-    const char* limit = std::getenv(name);
-    if (limit != nullptr && *limit != 0) return limit;  // of an empty one oneDNN takes no notice
+    if (const char* limit = given(name)) return limit;
   }
   return "ALL";
 }

@@ -77,6 +77,14 @@ INSTANTIATE_TEST_SUITE_P(
                                      Tokens{1100, 257, kHeads}),
                      testing::Values(at::kFloat, at::kBFloat16, at::kHalf)));
 
+TEST(Windows, OfAllTokensAreNone) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const Heads heads = random_heads(300, dtype);
+    const at::Tensor of_all = look(heads, 300).out.contiguous();
+    EXPECT_TRUE(same_bits(of_all, look(heads, 0).out.contiguous())) << dtype;
+  }
+}
+
 /// Softmax of one score is 1, whatever the score: so no relative error of gradients that are zero.
 TEST(Windows, OfOneTokenSeeItsValue) {
   const Heads heads = random_heads(1100, at::kFloat);
