@@ -194,6 +194,18 @@ at::Tensor random_tokens(at::IntArrayRef sizes, std::int64_t vocab, std::uint64_
       .to(device());
 }
 
+at::Tensor all_scores(const Heads& h, std::int64_t window) {
+  const std::int64_t group = h.q.size(1) / h.k.size(1);
+  const at::Tensor k = h.k.repeat_interleave(group, 1);
+  const at::Tensor v = h.v.repeat_interleave(group, 1);
+  const at::Tensor all = at::ones({h.q.size(2), h.q.size(2)}, h.q.options().dtype(at::kBool));
+  at::Tensor unseen = all.triu(1);
+  if (window > 0) unseen = unseen.logical_or(all.tril(-window));
+  const double scale = std::sqrt(static_cast<double>(h.q.size(3)));
+  const at::Tensor scores = at::matmul(h.q, k.transpose(2, 3)) / scale;
+  return at::matmul(scores.masked_fill(unseen, -INFINITY).softmax(-1), v);
+}
+
 double relative_error(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor difference = a.detach().to(at::kDouble) - b.detach().to(at::kDouble);
   const double size = b.detach().to(at::kDouble).norm().item<double>();

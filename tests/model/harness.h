@@ -9,6 +9,7 @@
 
 #include "engine/base/units.h"
 #include "engine/model/documents.h"
+#include "engine/model/kernel.h"
 #include "engine/model/params.h"
 #include "engine/shape/model.h"
 #include "reference.h"
@@ -62,6 +63,9 @@ at::Tensor document_positions(std::int64_t batch, std::int64_t seq);
 /// As a host knows them by their positions.
 Places places_of(const at::Tensor& positions);
 at::Tensor random_tokens(at::IntArrayRef sizes, std::int64_t vocab, std::uint64_t seed);
+
+/// Attention with all scores at once, in the heads' own type. `window` 0: all tokens before.
+at::Tensor all_scores(const Heads& heads, std::int64_t window);
 
 /// |a - b| / |b|, in the 2-norm. NaN anywhere in `a` gives NaN, which is below no bound.
 double relative_error(const at::Tensor& a, const at::Tensor& b);

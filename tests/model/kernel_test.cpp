@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <cmath>
 #include <ostream>
 #include <tuple>
 
@@ -19,18 +18,6 @@ Heads random_heads(std::int64_t seq, at::ScalarType dtype, std::int64_t kv_heads
   return {random({kSequences, kHeads, seq, kDim}, dtype, 1),
           random({kSequences, kv_heads, seq, kDim}, dtype, 2),
           random({kSequences, kv_heads, seq, kDim}, dtype, 3)};
-}
-
-/// All scores at once, in fp64.
-at::Tensor plain(const Heads& h, std::int64_t window) {
-  const std::int64_t group = kHeads / h.k.size(1);
-  const at::Tensor k = h.k.repeat_interleave(group, 1);
-  const at::Tensor v = h.v.repeat_interleave(group, 1);
-  const at::Tensor all = at::ones({h.q.size(2), h.q.size(2)}, h.q.options().dtype(at::kBool));
-  at::Tensor unseen = all.triu(1);
-  if (window > 0) unseen = unseen.logical_or(all.tril(-window));
-  const at::Tensor scores = at::matmul(h.q, k.transpose(2, 3)) / std::sqrt(double{kDim});
-  return at::matmul(scores.masked_fill(unseen, -INFINITY).softmax(-1), v);
 }
 
 struct Tokens {
@@ -57,7 +44,7 @@ TEST_P(Windows, AgreeWithAllScoresAtOnce) {
     return t.to(at::kDouble).clone().requires_grad_(true);
   };
   const Heads leaves{leaf(heads.q), leaf(heads.k), leaf(heads.v)};
-  const at::Tensor out = plain(leaves, window);
+  const at::Tensor out = all_scores(leaves, window);
   const auto expected =
       torch::autograd::grad({out}, {leaves.q, leaves.k, leaves.v}, {dout.to(at::kDouble)});
   EXPECT_LT(relative_error(looked.out, out), bound);

@@ -40,12 +40,10 @@ TEST_P(Widened, GradientsAreThoseOfAllScoresAtOnce) {
   const auto leaf = [](const at::Tensor& t) {
     return t.to(at::kDouble).clone().requires_grad_(true);
   };
-  const at::Tensor q = leaf(heads_.q), k = leaf(heads_.k), v = leaf(heads_.v);
-  const auto spread = [](const at::Tensor& t) { return t.repeat_interleave(kHeads / kKvHeads, 1); };
-  const at::Tensor unseen = at::ones({kTokens, kTokens}, at::kBool).triu(1);
-  const at::Tensor scores = at::matmul(q, spread(k).transpose(2, 3)) / std::sqrt(double{kDim});
-  const at::Tensor out = at::matmul(scores.masked_fill(unseen, -INFINITY).softmax(-1), spread(v));
-  const auto expected = torch::autograd::grad({out}, {q, k, v}, {dout_.to(at::kDouble)});
+  const Heads leaves{leaf(heads_.q), leaf(heads_.k), leaf(heads_.v)};
+  const at::Tensor out = all_scores(leaves, 0);
+  const auto expected =
+      torch::autograd::grad({out}, {leaves.q, leaves.k, leaves.v}, {dout_.to(at::kDouble)});
   // `out` was rounded once, and goes into each gradient of a score; then these are.
   const double bound = 4 * std::ldexp(1.0, dtype_ == at::kHalf ? -11 : -8);
   const Heads d = backward(kHeads);
