@@ -5,7 +5,8 @@
 # list of rooms that its files may include; tests/include_dag.cmake holds every #include to it.
 # OPTIONS_OF lists rooms of which only options.h may be included, and which are not linked: such a
 # header is plain structs, and its room may be declared later or not be built at all.
-# Headers are in a file set, so that `all_verify_interface_header_sets` proves each self-contained.
+# `all_verify_interface_header_sets` compiles headers by themselves; not those that a source includes first
+# because it is theirs (clang-format sees to that): the presets dev and asan compile each source by itself.
 # Rooms that link LibTorch, themselves or through others, are noted for sluice_test.
 function(sluice_room name)
   cmake_parse_arguments(PARSE_ARGV 1 room "" "" "DEPS;OPTIONS_OF;LIBS;PRIVATE_LIBS;HEADERS;SOURCES")
@@ -14,6 +15,8 @@ function(sluice_room name)
   endif()
   add_library(sluice_${name} STATIC ${room_SOURCES})
   add_library(sluice::${name} ALIAS sluice_${name})
+  string(REGEX REPLACE "[.](cpp|cu)(;|$)" ".h\\2" own_headers "${room_SOURCES}")
+  list(REMOVE_ITEM room_HEADERS ${own_headers})
   target_sources(sluice_${name} PUBLIC FILE_SET HEADERS BASE_DIRS "${CMAKE_SOURCE_DIR}"
     FILES ${room_HEADERS})
   set_target_properties(sluice_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
@@ -25,6 +28,7 @@ function(sluice_room name)
   sluice_uses_libtorch(through_deps ${room_DEPS})
   if(through_deps OR "libtorch" IN_LIST room_LIBS)
     set_property(GLOBAL APPEND PROPERTY SLUICE_LIBTORCH_ROOMS ${name})
+    sluice_together(sluice_${name})
   endif()
   file(RELATIVE_PATH folder "${CMAKE_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
   string(REPLACE ";" "," deps "${room_DEPS}")
@@ -38,6 +42,14 @@ function(sluice_write_room_list)
   get_property(rooms GLOBAL PROPERTY SLUICE_ROOMS)
   list(JOIN rooms "\n" text)
   file(WRITE "${CMAKE_BINARY_DIR}/rooms.txt" "${text}\n")
+endfunction()
+
+# sluice_together(TARGET): what is compiled together with a sanitizer even where CMAKE_UNITY_BUILD is off, so
+# that each file of a room is compiled by itself: tests, and rooms that take long because of LibTorch's headers.
+function(sluice_together target)
+  if(SLUICE_SANITIZE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+  endif()
 endfunction()
 
 # sluice_uses_libtorch(RESULT room...): whether one of the rooms links LibTorch.
@@ -64,6 +76,7 @@ function(sluice_test name)
     set(main sluice_libtorch_main)
   endif()
   add_executable(${name} ${test_SOURCES})
+  sluice_together(${name})
   target_link_libraries(${name} PRIVATE sluice_flags GTest::gtest GTest::gmock ${main} ${test_LIBS})
   foreach(room IN LISTS test_ROOMS)
     target_link_libraries(${name} PRIVATE sluice::${room})

@@ -226,7 +226,7 @@ void measure(World& world, const std::vector<Op>& ops, int rounds) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  sluice::tensor::require_process_environment(argv);
+  sluice::tensor::require_process_environment();
   const auto argument = [&](int i, const std::string& otherwise) {
     return argc > i ? std::string(argv[i]) : otherwise;
   };

@@ -304,7 +304,7 @@ void bench(const std::string& part, const std::string& folder, int rounds) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  return sluice::run_bench(argv, [&] {
+  return sluice::run_bench([&] {
     sluice::bench(argc > 1 ? argv[1] : "",
                   argc > 2 ? std::string(argv[2]) + "/forecast" : "runs/forecast",
                   argc > 3 ? std::stoi(argv[3]) : 1);

@@ -38,8 +38,8 @@ class Scratch {
 
 /// `bench` in a process that is made for it; the exit code.
 template <class Bench>
-int run_bench(char** argv, Bench bench) {
-  tensor::require_process_environment(argv);
+int run_bench(Bench bench) {
+  tensor::require_process_environment();
   app::prepare_process();
   try {
     bench();
@@ -58,7 +58,7 @@ int run_bench(int argc, char** argv, const char* usage, Bench bench) {
     return 2;
   }
   return run_bench(
-      argv, [&] { bench(std::string(argv[1]), std::vector<std::string>(argv + 2, argv + argc)); });
+      [&] { bench(std::string(argv[1]), std::vector<std::string>(argv + 2, argv + argc)); });
 }
 
 }  // namespace sluice

@@ -338,5 +338,5 @@ void bench() {
 }  // namespace sluice
 
 int main(int, char** argv) {
-  return sluice::run_bench(argv, sluice::bench);
+  return sluice::run_bench(sluice::bench);
 }

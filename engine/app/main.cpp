@@ -307,7 +307,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  sluice::tensor::require_process_environment(argv);
+  sluice::tensor::require_process_environment();
   sluice::app::prepare_process();
   try {
     return run(argc, argv);

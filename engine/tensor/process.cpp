@@ -10,10 +10,13 @@
 #include <torch/headeronly/version.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <set>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/tensor/backend.h"
@@ -39,22 +42,53 @@ constexpr std::array kVariables{
     Variable{"LRU_CACHE_CAPACITY", "64"},
 };
 
-/// nullptr also of an empty one: oneDNN takes no notice of it, and MKL would take it for a name.
-const char* given(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && *value != 0 ? value : nullptr;
+/// Of an entry NAME=VALUE the value; nullptr where it has another name.
+const char* value_of(std::string_view name, const char* entry) {
+  return std::string_view(entry).starts_with(name) && entry[name.size()] == '='
+             ? entry + name.size() + 1
+             : nullptr;
 }
 
-/// Whether anything was missing.
-bool set_missing(std::span<const Variable> variables) {
-  bool changed = false;
-  for (const Variable& variable : variables) {
-    if (given(variable.name) != nullptr) continue;
-    ::setenv(variable.name, variable.value, 1);
-    changed = true;
+/// nullptr also of an empty one: oneDNN takes no notice of it, and MKL would take it for a name.
+const char* given(std::string_view name, char* const* environment) {
+  for (; *environment != nullptr; ++environment) {
+    const char* value = value_of(name, *environment);
+    if (value != nullptr) return *value != 0 ? value : nullptr;
   }
-  return changed;
+  return nullptr;
 }
+
+std::vector<Variable> missing_in(char* const* environment) {
+  std::vector<Variable> missing;
+  for (const auto some : {std::span<const Variable>(kVariables), backend::variables()}) {
+    for (const Variable& variable : some) {
+      if (given(variable.name, environment) == nullptr) missing.push_back(variable);
+    }
+  }
+  return missing;
+}
+
+/// As a function of .preinit_array: no library has run its constructors. Nothing here needs them.
+void start_in_environment(int /*argc*/, char** argv, char** environment) {
+  const std::vector<Variable> missing = missing_in(environment);
+  if (missing.empty()) return;
+  std::vector<std::string> added;
+  for (const Variable& variable : missing) {
+    added.push_back(std::string(variable.name) + "=" + variable.value);
+  }
+  std::vector<char*> whole;
+  for (; *environment != nullptr; ++environment) {
+    const bool replaced = std::ranges::any_of(missing, [&](const Variable& variable) {
+      return value_of(variable.name, *environment) != nullptr;
+    });
+    if (!replaced) whole.push_back(*environment);
+  }
+  for (std::string& entry : added) whole.push_back(entry.data());
+  whole.push_back(nullptr);
+  ::execve("/proc/self/exe", argv, whole.data());
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**,
+                                                                   char**) = start_in_environment;
 
 std::string instructions() {
   std::set<std::string> known;
@@ -84,18 +118,19 @@ std::string mkl_mode() {
 
 std::string onednn_limit() {
   for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
-    if (const char* limit = given(name)) return limit;
+    if (const char* limit = given(name, environ)) return limit;
   }
   return "ALL";
 }
 
 }  // namespace
 
-void require_process_environment(char** argv) {
-  const bool of_every_build = set_missing(kVariables);
-  const bool of_this_build = set_missing(backend::variables());
-  // If it cannot be started again the run is slower, not wrong: MKL reads its own when first used.
-  if (of_every_build || of_this_build) ::execv("/proc/self/exe", argv);
+void require_process_environment() {
+  // Where it could not be started again the run is slower, not wrong: MKL reads its own when first
+  // used.
+  for (const Variable& variable : missing_in(environ)) {
+    ::setenv(variable.name, variable.value, 1);
+  }
 }
 
 bool is_bound() {

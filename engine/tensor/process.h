@@ -5,10 +5,11 @@
 
 namespace sluice::tensor {
 
-/// Sets the variables that LibTorch's libraries read, where the user has not set them himself, and
-/// starts the program again in its place: some are read before main(). First of all in main(), of
-/// tests and benchmarks too; does not return when anything was missing.
-void require_process_environment(char** argv);
+/// First of all in main(), of tests and benchmarks too: sets the variables that LibTorch's
+/// libraries read, where the user has not set them himself. Some are read before main(), so a
+/// program that calls this starts itself again with them, and before it has loaded those libraries
+/// for nothing: half a second.
+void require_process_environment();
 
 /// Whether OpenMP bound this process before main(), and with it every thread of every lane: where
 /// OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY say so.

@@ -327,7 +327,7 @@ TEST_F(GoOn, TwoRunsDoNotGoOnInOneFolder) {
 TEST_F(GoOn, ARunThatIsKilledAtAnyMomentGoesOnToTheSameEnd) {
   const Left expected = whole();
 #ifdef SLUICE_DIE_AT_CALL
-  constexpr int kMoments = 50;
+  constexpr int kMoments = 24;
 #else
   constexpr int kMoments = 5;  // of one that a sanitizer slows down
 #endif

@@ -4,7 +4,7 @@
 #include "engine/tensor/process.h"
 
 int main(int argc, char** argv) {
-  sluice::tensor::require_process_environment(argv);
+  sluice::tensor::require_process_environment();
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

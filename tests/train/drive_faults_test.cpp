@@ -29,9 +29,12 @@ class DriveFaults : public testing::TestWithParam<Execution> {
   /// Serial, every request in its turn. Overlapped, the n-th is another one from run to run, so
   /// some of them say as much.
   static std::uint64_t stride() {
+    return extent() == Extent::kAll && GetParam() == Execution::kSerial ? 1 : some();
+  }
+  /// Of faults that end a run as others do that are tried at every request.
+  static std::uint64_t some() {
     if (extent() == Extent::kLeast) return 19;
-    if (extent() == Extent::kReduced) return 7;
-    return GetParam() == Execution::kSerial ? 1 : 3;
+    return extent() == Extent::kReduced ? 7 : 3;
   }
 
   /// Requests of an undisturbed run: `chunks` writes of the initial state, then steps, then
@@ -131,7 +134,7 @@ TEST_P(DriveFaults, AnErrorOnAParameterOrAnActivationEndsTheRunAlike) {
     run(quiet);
     const std::uint64_t requests = (*counted)->counts().requests;
     ASSERT_GT(requests, 4U);
-    for (std::uint64_t n = 0; n < requests; n += stride()) {
+    for (std::uint64_t n = 0; n < requests; n += some()) {
       SCOPED_TRACE(testing::Message() << (weights ? "weights" : "activations") << ", request " << n
                                       << " of " << requests);
       Job disturbed = quiet;
@@ -149,7 +152,7 @@ TEST_P(DriveFaults, ARequestThatNeverEndsEndsTheRun) {
   count_requests();
   Job disturbed = job();
   disturbed.aio.timeout = std::chrono::milliseconds(50);
-  for (std::uint64_t n = 0; n < requests_; n += stride()) {
+  for (std::uint64_t n = 0; n < requests_; n += some()) {
     SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
     auto seam = inject(disturbed, {.never_request = n});
     Ending ending = ending_of([&] { run(disturbed); });
@@ -168,7 +171,7 @@ TEST_P(DriveFaults, ARequestThatNeverEndsEndsTheRun) {
 
 TEST_P(DriveFaults, AFullDiskUnderTheStateIsNamed) {
   count_requests();
-  for (std::uint64_t n = 0; n < requests_; n += stride()) {
+  for (std::uint64_t n = 0; n < requests_; n += some()) {
     SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
     const Ending ending = run_with({.fail_request = n, .fail_errno = ENOSPC});
     EXPECT_EQ(ending.code, Errc::kIo);
