@@ -2,13 +2,13 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "engine/model/blocks.h"
 #include "engine/model/norm.h"
+#include "engine/model/pieces.h"
 #include "engine/model/products.h"
 #include "engine/model/softmax.h"
 
@@ -33,16 +33,12 @@ class Head {
 
   template <class Body>
   void for_columns(Body body) const {
-    for (std::int64_t begin = 0; begin < vocab(); begin += chunk_) {
-      body(Columns{begin, std::min(chunk_, vocab() - begin)});
-    }
+    for_pieces(vocab(), chunk_, body);
   }
 
-  at::Tensor logits(Columns columns) const {
-    return product(n_NH_, columns.rows_of(weight_VH_).t());
-  }
+  at::Tensor logits(Columns columns) const { return product(n_NH_, columns.of(weight_VH_).t()); }
   at::Tensor logits_to(at::Tensor out_NC, Columns columns) const {
-    product_to(out_NC, n_NH_, columns.rows_of(weight_VH_).t());
+    product_to(out_NC, n_NH_, columns.of(weight_VH_).t());
     return out_NC;
   }
   /// Of what there is one of for each part of the vocabulary, that of these columns.
@@ -53,8 +49,8 @@ class Head {
   /// Writes the weight gradient of these columns; returns their part of the gradient of n.
   at::Tensor backward(Columns columns, const at::Tensor& dlogits_NC,
                       const at::Tensor& dweight_VH) const {
-    product_to(columns.rows_of(dweight_VH), dlogits_NC.t(), n_NH_);
-    return product(dlogits_NC, columns.rows_of(weight_VH_));
+    product_to(columns.of(dweight_VH), dlogits_NC.t(), n_NH_);
+    return product(dlogits_NC, columns.of(weight_VH_));
   }
 
  private:

@@ -1,13 +1,11 @@
 #include "engine/model/mlp.h"
 
 #include <ATen/ops/empty_like.h>
-#include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "engine/base/error.h"
 #include "engine/model/gradient_sums.h"
+#include "engine/model/pieces.h"
 
 namespace sluice::model {
 namespace {
@@ -29,25 +27,14 @@ Linear up(const shape::Decoder& d) {
   return make_linear(d, Role::kUpWeight, Role::kUpBias);
 }
 
-/// Some of the tokens: their rows of what there is.
-struct Tokens {
-  std::int64_t begin;
-  std::int64_t n;
-
-  at::Tensor of(const at::Tensor& t) const { return t.defined() ? t.narrow(0, begin, n) : t; }
-  MlpInputs of(const MlpInputs& inputs) const { return {of(inputs.gate_NI), of(inputs.up_NI)}; }
-};
-
-template <class Body>
-void for_chunks(std::int64_t tokens, std::int64_t chunk, Body body) {
-  SLUICE_CHECK(chunk > 0, kLogic, fmt::format("mlp_chunk: asked {} tokens", chunk));
-  for (std::int64_t begin = 0; begin < tokens; begin += chunk) {
-    body(Tokens{begin, std::min(chunk, tokens - begin)});
-  }
-}
-
 bool is_there(const MlpInputs& inputs) {
   return inputs.up_NI.defined();
+}
+
+/// The rows of some tokens, of what there is.
+MlpInputs rows_of(Piece tokens, const MlpInputs& inputs) {
+  const auto rows = [&](const at::Tensor& t) { return t.defined() ? tokens.of(t) : t; };
+  return {rows(inputs.gate_NI), rows(inputs.up_NI)};
 }
 
 MlpInputs forward_inputs(const shape::Decoder& d, const ParamSource& params,
@@ -90,8 +77,8 @@ Linear mlp_output(const shape::Decoder& d) {
 void mlp_forward(const shape::Decoder& d, const ParamSource& params, const at::Tensor& n_NH,
                  const at::Tensor& mid_NH, std::int64_t chunk, const MlpInputs& keep,
                  const at::Tensor& out_NH) {
-  for_chunks(n_NH.size(0), chunk, [&](Tokens some) {
-    MlpInputs inputs = some.of(keep);
+  for_pieces(n_NH.size(0), chunk, [&](Piece some) {
+    MlpInputs inputs = rows_of(some, keep);
     if (is_there(keep)) {
       forward_inputs_to(d, params, some.of(n_NH), inputs);
     } else {
@@ -112,9 +99,9 @@ at::Tensor mlp_backward(const shape::Decoder& d, const ParamSource& params, Grad
   }
   const at::Tensor dn_NH = at::empty_like(n_NH);
   GradientSums sums(grads);
-  for_chunks(n_NH.size(0), chunk, [&](Tokens some) {
+  for_pieces(n_NH.size(0), chunk, [&](Piece some) {
     const at::Tensor n = some.of(n_NH);
-    MlpInputs inputs = is_there(kept) ? some.of(kept) : forward_inputs(d, params, n);
+    MlpInputs inputs = is_there(kept) ? rows_of(some, kept) : forward_inputs(d, params, n);
     some.of(dn_NH).copy_(backward_at_once(d, params, sums, n, std::move(inputs), some.of(dy_NH)));
   });
   sums.write();

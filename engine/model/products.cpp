@@ -4,9 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
-#include <algorithm>
-
 #include "engine/base/error.h"
+#include "engine/model/pieces.h"
 #include "engine/tensor/instructions.h"
 
 namespace sluice::model {
@@ -15,19 +14,6 @@ namespace {
 // Of a tile's sums, and of what is added to them at once. In a whole tile each value that is
 // widened goes into a thousand products, beside which widening is little; it takes 20 MiB.
 constexpr std::int64_t kSide = 1024, kDepth = 2048;
-
-struct Piece {
-  std::int64_t begin, n;
-
-  at::Tensor of(const at::Tensor& t, std::int64_t dim) const { return t.narrow(dim, begin, n); }
-};
-
-template <class Body>
-void for_pieces(std::int64_t n, std::int64_t most, Body body) {
-  for (std::int64_t begin = 0; begin < n; begin += most) {
-    body(Piece{begin, std::min(most, n - begin)});
-  }
-}
 
 at::Tensor wide(const at::Tensor& t) {
   return t.to(at::kFloat);

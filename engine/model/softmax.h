@@ -4,17 +4,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
+#include "engine/model/pieces.h"
 
 namespace sluice::model {
 
 /// Some columns of the vocabulary.
-struct Columns {
-  std::int64_t begin;
-  std::int64_t n;
-
-  at::Tensor rows_of(const at::Tensor& t_VH) const { return t_VH.narrow(0, begin, n); }
-};
+using Columns = Piece;
 
 /// A running log-sum-exp per token. Logits come as their product gave them.
 class Softmax {

@@ -336,7 +336,7 @@ Outcome Session::run() {
   log::info(assembly.memory_report());
   const Bytes spilled = compute_->peak().spilled;
   if (spilled > 0) {
-    log::warning(fmt::format("LibTorch's workers took {} beyond the workspace, counted in no tier",
+    log::warning(fmt::format("ops took {} beyond their workspace, counted in no tier",
                              format_bytes(spilled)));
   }
   return outcome;

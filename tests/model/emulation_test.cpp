@@ -212,10 +212,9 @@ TEST_P(Emulated, CrossEntropyIsExactToItsRoundings) {
     const at::Tensor max = fp32(-INFINITY), sum = fp32(0), target_logit = fp32(0);
     const fused::SoftmaxState state{targets_N1, max, sum, target_logit};
     const auto for_columns = [&](auto body) {
-      for (std::int64_t begin = 0; begin < kVocab; begin += chunk) {
-        const Columns columns{begin, std::min(chunk, kVocab - begin)};
-        body(columns, logits.narrow(1, begin, columns.n).clone(at::MemoryFormat::Contiguous));
-      }
+      for_pieces(kVocab, chunk, [&](Columns columns) {
+        body(columns, columns.of(logits, 1).clone(at::MemoryFormat::Contiguous));
+      });
     };
     for_columns([&](Columns columns, const at::Tensor& part) {
       fused::see(kLaunch, state, columns, part);
@@ -223,8 +222,7 @@ TEST_P(Emulated, CrossEntropyIsExactToItsRoundings) {
     const at::Tensor loss = unknown_number(), dlogits = poisoned({kTokens, kVocab}, dtype);
     fused::write_loss_sum(kLaunch, state, loss);
     for_columns([&](Columns columns, const at::Tensor& part) {
-      dlogits.narrow(1, columns.begin, columns.n)
-          .copy_(fused::gradient(kLaunch, state, columns, part, number(0.25)));
+      columns.of(dlogits, 1).copy_(fused::gradient(kLaunch, state, columns, part, number(0.25)));
     });
     const auto parts = static_cast<double>(kVocab / chunk + 1);
     const double of_sum = range + 2 + 4 * depth_on_device(chunk) + 3 + 4 * parts;

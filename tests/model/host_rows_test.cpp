@@ -211,16 +211,14 @@ Entropy entropy_of(const at::Tensor& logits, const at::Tensor& targets, std::int
   e.dlogits = at::empty_like(logits);
   Softmax softmax(targets);
   const auto for_columns = [&](auto body) {
-    for (std::int64_t begin = 0; begin < logits.size(1); begin += chunk) {
-      const Columns columns{begin, std::min(chunk, logits.size(1) - begin)};
-      body(columns, logits.narrow(1, begin, columns.n).clone(at::MemoryFormat::Contiguous));
-    }
+    for_pieces(logits.size(1), chunk, [&](Columns columns) {
+      body(columns, columns.of(logits, 1).clone(at::MemoryFormat::Contiguous));
+    });
   };
   for_columns([&](Columns columns, const at::Tensor& part) { softmax.add(columns, part); });
   softmax.write_loss_sum(e.loss);
   for_columns([&](Columns columns, const at::Tensor& part) {
-    e.dlogits.narrow(1, columns.begin, columns.n)
-        .copy_(softmax.gradient(columns, part, number(0.25)));
+    columns.of(e.dlogits, 1).copy_(softmax.gradient(columns, part, number(0.25)));
   });
   return e;
 }
