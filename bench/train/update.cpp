@@ -337,6 +337,6 @@ void bench() {
 }  // namespace
 }  // namespace sluice
 
-int main(int, char** argv) {
+int main() {
   return sluice::run_bench(sluice::bench);
 }
