@@ -1,7 +1,7 @@
 /// How many of like cases are run.
 ///
-/// SLUICE_CROWN=reduced where all is slow; =least where threads are watched, too, which is what is
-/// looked for there: bits are the same as elsewhere.
+/// SLUICE_CROWN=reduced where all is slow; =least where a sanitizer watches memory or threads,
+/// which is what is looked for there: bits are the same as elsewhere.
 #pragma once
 
 #include <cstdint>
