@@ -80,12 +80,19 @@ TEST_P(DamagedFolder, AsItWasWrittenIsNone) {
   EXPECT_GT(StateReader(folder_ / "step-12", {}).manifest().files.size(), 2U);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::size_t kStride =
+    13;  // minutes otherwise; odd, so that every bit of a byte has its turn
+#else
+constexpr std::size_t kStride = 1;
+#endif
+
 /// Of data only the records' sums know.
 TEST_P(DamagedFolder, AFlippedBitAnywhereButInDataIsFound) {
   for (const std::string& name : names_) {
     const std::size_t bytes = name.ends_with(".safetensors") ? kAlignment : read(name).size();
     const std::string named = name == "COMPLETE" ? "manifest.json" : name;
-    for (std::size_t i = 0; i < bytes; ++i) {
+    for (std::size_t i = 0; i < bytes; i += kStride) {
       flip_bit(path(name), i, static_cast<int>(i % 8));
       expect_error(Errc::kCheckpoint, {named}, [&] { open(); });
       flip_bit(path(name), i, static_cast<int>(i % 8));

@@ -80,12 +80,7 @@ Bytes at_home(const schedule::Setup& setup, Bytes per_elem) {
   return bytes;
 }
 
-/// Under a sanitizer each takes ten times as long and runs the same code.
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::size_t kStride = 40;
-#else
 constexpr std::size_t kStride = 5;
-#endif
 
 /// Every fifth: all values of all axes, and most pairs of them.
 std::vector<Placement> some_placements() {
