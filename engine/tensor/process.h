@@ -7,8 +7,8 @@ namespace sluice::tensor {
 
 /// First of all in main(), of tests and benchmarks too: sets the variables that LibTorch's
 /// libraries read, where the user has not set them himself. Some are read before main(), so a
-/// program that calls this starts itself again with them, and before it has loaded those libraries
-/// for nothing: half a second.
+/// program that calls this starts itself again with them, before those libraries have set
+/// themselves up for nothing.
 void require_process_environment();
 
 /// Whether OpenMP bound this process before main(), and with it every thread of every lane: where

@@ -80,9 +80,9 @@ TEST_P(DamagedFolder, AsItWasWrittenIsNone) {
   EXPECT_GT(StateReader(folder_ / "step-12", {}).manifest().files.size(), 2U);
 }
 
+/// Odd, so that every bit of a byte has its turn; under a sanitizer all bytes would take minutes.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::size_t kStride =
-    13;  // minutes otherwise; odd, so that every bit of a byte has its turn
+constexpr std::size_t kStride = 13;
 #else
 constexpr std::size_t kStride = 1;
 #endif
