@@ -6,7 +6,8 @@
 # OPTIONS_OF lists rooms of which only options.h may be included, and which are not linked: such a
 # header is plain structs, and its room may be declared later or not be built at all.
 # `all_verify_interface_header_sets` compiles headers by themselves; not those that a source includes first
-# because it is theirs (clang-format sees to that): the presets dev and asan compile each source by itself.
+# because it is theirs (clang-format sees to that): the preset dev, which CI does not run, compiles each source
+# by itself. With a sanitizer only rooms that a test needs are built.
 # Rooms that link LibTorch, themselves or through others, are noted for sluice_test.
 function(sluice_room name)
   cmake_parse_arguments(PARSE_ARGV 1 room "" "" "DEPS;OPTIONS_OF;LIBS;PRIVATE_LIBS;HEADERS;SOURCES")
@@ -20,6 +21,9 @@ function(sluice_room name)
   target_sources(sluice_${name} PUBLIC FILE_SET HEADERS BASE_DIRS "${CMAKE_SOURCE_DIR}"
     FILES ${room_HEADERS})
   set_target_properties(sluice_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  if(SLUICE_SANITIZE)
+    set_property(DIRECTORY PROPERTY EXCLUDE_FROM_ALL ON)  # what no test needs is not compiled
+  endif()
   target_link_libraries(sluice_${name} PUBLIC sluice_flags ${room_LIBS})
   target_link_libraries(sluice_${name} PRIVATE ${room_PRIVATE_LIBS})
   foreach(dep IN LISTS room_DEPS)
@@ -28,7 +32,6 @@ function(sluice_room name)
   sluice_uses_libtorch(through_deps ${room_DEPS})
   if(through_deps OR "libtorch" IN_LIST room_LIBS)
     set_property(GLOBAL APPEND PROPERTY SLUICE_LIBTORCH_ROOMS ${name})
-    sluice_together(sluice_${name})
   endif()
   file(RELATIVE_PATH folder "${CMAKE_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
   string(REPLACE ";" "," deps "${room_DEPS}")
@@ -42,14 +45,6 @@ function(sluice_write_room_list)
   get_property(rooms GLOBAL PROPERTY SLUICE_ROOMS)
   list(JOIN rooms "\n" text)
   file(WRITE "${CMAKE_BINARY_DIR}/rooms.txt" "${text}\n")
-endfunction()
-
-# sluice_together(TARGET): what is compiled together with a sanitizer even where CMAKE_UNITY_BUILD is off, so
-# that each file of a room is compiled by itself: tests, and rooms that take long because of LibTorch's headers.
-function(sluice_together target)
-  if(SLUICE_SANITIZE)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
-  endif()
 endfunction()
 
 # sluice_uses_libtorch(RESULT room...): whether one of the rooms links LibTorch.
@@ -76,7 +71,6 @@ function(sluice_test name)
     set(main sluice_libtorch_main)
   endif()
   add_executable(${name} ${test_SOURCES})
-  sluice_together(${name})
   target_link_libraries(${name} PRIVATE sluice_flags GTest::gtest GTest::gmock ${main} ${test_LIBS})
   foreach(room IN LISTS test_ROOMS)
     target_link_libraries(${name} PRIVATE sluice::${room})

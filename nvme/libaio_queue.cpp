@@ -15,7 +15,7 @@
 namespace sluice::nvme {
 namespace {
 
-Error not_available(int error) {
+Error no_libaio(int error) {
   std::string what = "libaio is not available: " + text_of_errno(error);
   if (error == EAGAIN) what += "; other programs hold all of it: raise the sysctl fs.aio-max-nr";
   if (error == EINVAL) what += "; the kernel is older than 4.18";
@@ -28,7 +28,7 @@ class LibaioRing final : public Ring {
       : wake_(wake), controls_(transfers), events_(transfers + 1) {
     for (iocb& control : controls_) free_.push_back(&control);
     const int made = io_setup(static_cast<int>(transfers + 1), &context_);
-    if (made < 0) throw not_available(-made);
+    if (made < 0) throw no_libaio(-made);
     arm();
     const int taken = io_submit(context_, 1, &pending_.front());  // the wake-up, as a trial
     if (taken == 1) {
@@ -36,7 +36,7 @@ class LibaioRing final : public Ring {
       return;
     }
     io_destroy(context_);
-    throw not_available(-taken);
+    throw no_libaio(-taken);
   }
   /// io_destroy() waits for all transfers: with one that never ends it is better left to the end of
   /// the process.

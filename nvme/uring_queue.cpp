@@ -27,7 +27,7 @@ int read_disabled() {
   return file >> value ? value : 0;
 }
 
-Error not_available(int error) {
+Error no_uring(int error) {
   return Error(Errc::kEnv, why_no_uring(error, read_disabled()));
 }
 
@@ -53,11 +53,11 @@ class UringRing final : public Ring {
       if (error == 0) mode_ = mode.name;
       if (error != EINVAL) break;
     }
-    if (error != 0) throw not_available(error);
+    if (error != 0) throw no_uring(error);
     error = try_out();
     if (error == 0) return;
     io_uring_queue_exit(&ring_);
-    throw not_available(error);
+    throw no_uring(error);
   }
   ~UringRing() override { io_uring_queue_exit(&ring_); }
 

@@ -30,8 +30,8 @@ constexpr std::uint64_t kMostParameters = 1'000'000'000;
 constexpr Bytes kMostCopied = 512_MiB;
 constexpr Bytes kBuffers = 4;  // of a copy
 
-constexpr MemoryEffort kUsual{.rounds = 5, .seconds = 0.2};
-constexpr MemoryEffort kQuick{.rounds = 3, .seconds = 0.1};
+constexpr MemoryEffort kUsualEffort{.rounds = 5, .seconds = 0.2};
+constexpr MemoryEffort kQuickEffort{.rounds = 3, .seconds = 0.1};
 
 /// What may be asked for at all, and what is used where nothing is: half of what is free.
 struct Room {
@@ -83,7 +83,7 @@ std::vector<unsigned> numbers_of_threads() {
 }
 
 int run(const char* verb, const std::vector<MemoryCase>& cases, const MemoryArguments& arguments) {
-  const MemoryEffort& effort = arguments.quick ? kQuick : kUsual;
+  const MemoryEffort& effort = arguments.quick ? kQuickEffort : kUsualEffort;
   const MachineContext machine = machine_context();
   Progress progress(arguments.quiet ? Talk::kNone : usual_talk());
   if (!arguments.quiet) log::info("machine     " + text_of(machine));

@@ -10,7 +10,7 @@
 namespace sluice::config {
 namespace {
 
-constexpr std::string_view kIntroduction = R"(# From DeepSpeed to a run file
+constexpr std::string_view kFromDeepSpeed = R"(# From DeepSpeed to a run file
 
 Written from the table in `engine/config/deepspeed_keys.cpp`; `ninja config_docs` writes it again.
 
@@ -84,7 +84,7 @@ std::string goes_to(const DeepSpeedKey& row) {
 }  // namespace
 
 std::string deepspeed_markdown() {
-  std::string out(kIntroduction);
+  std::string out(kFromDeepSpeed);
   for (const DeepSpeedKey& row : deepspeed_keys()) {
     out += fmt::format("| `{}` | {} | {} |\n", row.from, goes_to(row), cell(how(row)));
   }

@@ -17,7 +17,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "engine/base/error.h"
 #include "engine/base/file_kind.h"
 
 namespace sluice::config {
@@ -25,10 +24,6 @@ namespace {
 
 constexpr std::size_t kLargestFile = std::size_t{1} << 20;
 constexpr std::size_t kMostNodes = 100'000;
-
-[[noreturn]] void fail(const std::string& where, const std::string& reason) {
-  throw Error(Errc::kConfig, fmt::format("{}: {}", where, reason));
-}
 
 /// Builds Values from yaml-cpp's events. Its Node is not used: it keeps the first of two equal keys
 /// and guesses types.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/error.h"
 #include "engine/config/document.h"
 #include "engine/config/read.h"
 #include "engine/config/value.h"
@@ -15,10 +14,6 @@ namespace sluice::config {
 namespace {
 
 constexpr const char* kCommandLine = "command line";
-
-[[noreturn]] void fail(const std::string& where, const std::string& reason) {
-  throw Error(Errc::kConfig, fmt::format("{}: {}", where, reason));
-}
 
 /// An override's value. Only what begins like YAML is read as YAML, so that *.txt needs no quotes.
 ValuePtr override_value(const std::string& path, const std::string& text) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/error.h"
 #include "engine/config/checks.h"
 #include "engine/config/field.h"
 #include "engine/config/nearest.h"
@@ -29,15 +28,16 @@ class Reader {
     for (const Entry& e : map.entries) {
       const std::string path = prefix + e.key;
       if (e.key.find('.') != std::string::npos) {
-        fail(e, path, "dotted keys are for the command line; write the sections one below another");
+        refuse(e, path,
+               "dotted keys are for the command line; write the sections one below another");
       }
       if (const Field* f = find_field(path)) {
         if (path != "name") field(*f, e, path);
       } else if (is_section(path)) {
         if (e.value->kind != Value::Kind::kMap) {
-          fail(e, path,
-               fmt::format("{}: this is a section; indent its keys below it, or take it out",
-                           shown(*e.value)));
+          refuse(e, path,
+                 fmt::format("{}: this is a section; indent its keys below it, or take it out",
+                             shown(*e.value)));
         }
         section(*e.value, path + ".");
       } else {
@@ -61,15 +61,16 @@ class Reader {
   }
 
  private:
-  [[noreturn]] static void fail(const Entry& e, std::string_view path, const std::string& reason) {
-    throw Error(Errc::kConfig, fmt::format("{} {}: {}", e.where, shown(path), reason));
+  [[noreturn]] static void refuse(const Entry& e, std::string_view path,
+                                  const std::string& reason) {
+    fail(fmt::format("{} {}", e.where, shown(path)), reason);
   }
 
   [[noreturn]] static void unknown(const Entry& e, std::string_view path) {
     const std::string hint = e.key.find(':') != std::string::npos
                                  ? "write a space after the colon"
                                  : hint_for(path, *e.value, known_paths(), "a run file");
-    fail(e, path, fmt::format("unknown key; {}", hint));
+    refuse(e, path, fmt::format("unknown key; {}", hint));
   }
 
   void field(const Field& f, const Entry& e, const std::string& path) {
@@ -79,7 +80,8 @@ class Reader {
     const bool null = e.value->kind == Value::Kind::kNull;
     const auto [place, first] = places_.emplace(f.path, null ? e.where : e.value->where);
     if (!first) {
-      fail(e, path, fmt::format("another name of {}, set at {}; keep one", f.path, place->second));
+      refuse(e, path,
+             fmt::format("another name of {}, set at {}; keep one", f.path, place->second));
     }
     const Context at{path, f.takes, &environment_, name_};
     if (!null) {

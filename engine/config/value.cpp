@@ -66,6 +66,10 @@ ValuePtr replaced(const ValuePtr& root, std::string_view path, ValuePtr value) {
   return replaced_below(root, path, 0, std::move(value));
 }
 
+void fail(const std::string& where, const std::string& reason) {
+  throw Error(Errc::kConfig, fmt::format("{}: {}", where, reason));
+}
+
 std::string shown(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {

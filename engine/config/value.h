@@ -37,6 +37,9 @@ struct Value {
 /// Throws kConfig where a section of the path is no map.
 ValuePtr replaced(const ValuePtr& root, std::string_view path, ValuePtr value);
 
+/// Throws kConfig: what is wrong, and where.
+[[noreturn]] void fail(const std::string& where, const std::string& reason);
+
 /// At most 60 characters of `text`, for messages; no control characters.
 std::string shown(std::string_view text);
 std::string shown(const Value& value);

@@ -81,7 +81,7 @@ json& schema_of_section(json& root, const std::vector<std::string>& parts) {
   return *at;
 }
 
-constexpr std::string_view kIntroduction = R"(# The run file
+constexpr std::string_view kOfTheRunFile = R"(# The run file
 
 Written from the field table of `engine/config`; `ninja config_docs` writes it again.
 
@@ -180,7 +180,7 @@ std::string cell(std::string text) {
 }
 
 std::string reference_markdown() {
-  std::string out(kIntroduction);
+  std::string out(kOfTheRunFile);
   std::string section = "-";
   for (const Field& f : fields()) {
     const std::vector<std::string> parts = parts_of(f.path);

@@ -17,7 +17,7 @@ struct Qkv {
   at::Tensor q_NQ, k_NK, v_NK;
 };
 
-Linear make_linear(const shape::Decoder& d, Role weight, Role bias) {
+Linear qkv_linear(const shape::Decoder& d, Role weight, Role bias) {
   return {d.linear, weight, d.qkv_bias ? std::optional(bias) : std::nullopt};
 }
 
@@ -125,10 +125,9 @@ void score_inputs_backward(const shape::Decoder& d, const ParamSource& params, G
 }  // namespace
 
 std::vector<Linear> attention_inputs(const shape::Decoder& d) {
-  if (d.fused_qkv) return {make_linear(d, Role::kQkvWeight, Role::kQkvBias)};
-  return {make_linear(d, Role::kQWeight, Role::kQBias),
-          make_linear(d, Role::kKWeight, Role::kKBias),
-          make_linear(d, Role::kVWeight, Role::kVBias)};
+  if (d.fused_qkv) return {qkv_linear(d, Role::kQkvWeight, Role::kQkvBias)};
+  return {qkv_linear(d, Role::kQWeight, Role::kQBias), qkv_linear(d, Role::kKWeight, Role::kKBias),
+          qkv_linear(d, Role::kVWeight, Role::kVBias)};
 }
 
 std::vector<Norm> head_norms(const shape::Decoder& d) {

@@ -16,15 +16,15 @@ bool gated(const shape::Decoder& d) {
   return d.mlp == shape::Mlp::kGated;
 }
 
-Linear make_linear(const shape::Decoder& d, Role weight, Role bias) {
+Linear mlp_linear(const shape::Decoder& d, Role weight, Role bias) {
   return {d.linear, weight, d.mlp_bias ? std::optional(bias) : std::nullopt};
 }
 
 Linear gate(const shape::Decoder& d) {
-  return make_linear(d, Role::kGateWeight, Role::kGateBias);
+  return mlp_linear(d, Role::kGateWeight, Role::kGateBias);
 }
 Linear up(const shape::Decoder& d) {
-  return make_linear(d, Role::kUpWeight, Role::kUpBias);
+  return mlp_linear(d, Role::kUpWeight, Role::kUpBias);
 }
 
 bool is_there(const MlpInputs& inputs) {
@@ -71,7 +71,7 @@ std::vector<Linear> mlp_inputs(const shape::Decoder& d) {
 }
 
 Linear mlp_output(const shape::Decoder& d) {
-  return make_linear(d, Role::kDownWeight, Role::kDownBias);
+  return mlp_linear(d, Role::kDownWeight, Role::kDownBias);
 }
 
 void mlp_forward(const shape::Decoder& d, const ParamSource& params, const at::Tensor& n_NH,

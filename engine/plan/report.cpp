@@ -44,7 +44,7 @@ std::string slots(const Plan& plan) {
 }
 
 /// What a step asks of each lane that moves bytes, whatever the model's size.
-std::string traffic(const Plan& plan) {
+std::string moves(const Plan& plan) {
   if (!plan.programs.step || plan.setup.model->segments.empty()) return {};
   std::vector<double> bytes(plan.lanes.size(), 0.0);
   for (const prefetch::Op& op : plan.programs.step->ops()) bytes[op.lane] += op.cost.bytes;
@@ -165,7 +165,7 @@ std::string offer(const Offer& offer, double now) {
 }  // namespace
 
 std::string report(const Plan& plan, std::optional<Bytes> endurance) {
-  std::string text = tiers(plan) + slots(plan) + sweep(plan) + kept(plan) + traffic(plan);
+  std::string text = tiers(plan) + slots(plan) + sweep(plan) + kept(plan) + moves(plan);
   const Forecast& f = plan.forecast;
   if (f.step_s <= 0) return text;
   text +=

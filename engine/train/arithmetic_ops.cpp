@@ -43,10 +43,6 @@ cpu_adam::Mode mode_of(OptimizerType type) {
   throw Error(Errc::kLogic, "an optimizer of no type");
 }
 
-std::size_t index(std::int32_t i) {
-  return static_cast<std::size_t>(i);
-}
-
 }  // namespace
 
 cpu_adam::State state_of(const OpBytes& op) {

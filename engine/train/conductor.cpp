@@ -71,8 +71,7 @@ Ticket Conductor::write(const OpContext& context, const OpBytes& op) {
 
 /// The master weights of one chunk, which come first in its state.
 void Conductor::save(const OpBytes& op) {
-  const auto& chunk = setup_.chunks[static_cast<std::size_t>(op.where.segment)]
-                                   [static_cast<std::size_t>(op.where.chunk)];
+  const auto& chunk = setup_.chunks[index(op.where.segment)][index(op.where.chunk)];
   writer_->write(op.where.segment, chunk.first_elem,
                  op.values<const float>(Operand::kState).first(chunk.elems));
 }

@@ -24,10 +24,6 @@ using schedule::OpId;
 
 namespace {
 
-std::size_t index(std::int32_t i) {
-  return static_cast<std::size_t>(i);
-}
-
 double norm_of(std::span<const double> sums) {
   return cpu_adam::global_norm({&sums, 1});
 }

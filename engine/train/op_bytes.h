@@ -14,6 +14,11 @@
 
 namespace sluice::train {
 
+/// For the numbers of a Where that are set.
+inline std::size_t index(std::int32_t number) {
+  return static_cast<std::size_t>(number);
+}
+
 class OpBytes {
  public:
   using Bytes = std::span<std::byte>;

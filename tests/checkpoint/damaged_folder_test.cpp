@@ -13,6 +13,7 @@
 #include "nvme/sums.h"
 #include "tests/checkpoint/gradient.h"
 #include "tests/support/errors.h"
+#include "tests/support/extent.h"
 #include "tests/support/temp_folder.h"
 
 namespace sluice::checkpoint {
@@ -80,19 +81,13 @@ TEST_P(DamagedFolder, AsItWasWrittenIsNone) {
   EXPECT_GT(StateReader(folder_ / "step-12", {}).manifest().files.size(), 2U);
 }
 
-/// Odd, so that every bit of a byte has its turn; under a sanitizer all bytes would take minutes.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::size_t kStride = 13;
-#else
-constexpr std::size_t kStride = 1;
-#endif
-
 /// Of data only the records' sums know.
 TEST_P(DamagedFolder, AFlippedBitAnywhereButInDataIsFound) {
   for (const std::string& name : names_) {
     const std::size_t bytes = name.ends_with(".safetensors") ? kAlignment : read(name).size();
     const std::string named = name == "COMPLETE" ? "manifest.json" : name;
-    for (std::size_t i = 0; i < bytes; i += kStride) {
+    const std::size_t stride = test::by_extent(1, 1, 13);  // odd: every bit has its turn
+    for (std::size_t i = 0; i < bytes; i += stride) {
       flip_bit(path(name), i, static_cast<int>(i % 8));
       expect_error(Errc::kCheckpoint, {named}, [&] { open(); });
       flip_bit(path(name), i, static_cast<int>(i % 8));

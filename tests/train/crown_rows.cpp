@@ -13,7 +13,7 @@
 #include "cpu_adam/isa.h"
 #include "engine/base/error.h"
 #include "gpu/device.h"
-#include "tests/train/extent.h"
+#include "tests/support/extent.h"
 #include "tests/train/pairwise.h"
 
 namespace sluice::train {
@@ -208,7 +208,7 @@ std::string CrownRow::name() const {
       static_cast<int>(engine));
 }
 
-std::vector<CrownRow> crown_rows() {
+std::vector<CrownRow> crown_rows(std::size_t least) {
   const std::vector<Homes> homes = all_homes();
   const std::vector<cpu_adam::Isa> isas = cpu_adam::available_isas();
   std::vector<std::size_t> values(kAxes, 2);
@@ -240,8 +240,8 @@ std::vector<CrownRow> crown_rows() {
     return true;
   };
   std::vector<Row> rows = pairwise_cover(values, fits);
-  if (extent() == Extent::kReduced) rows = reduced(rows, homes, 3);
-  if (extent() == Extent::kLeast) rows = reduced(rows, homes, 1);
+  if (test::extent() == test::Extent::kReduced) rows = reduced(rows, homes, 3);
+  if (test::extent() == test::Extent::kLeast) rows = reduced(rows, homes, least);
   std::set<nvme::Engine> missing;
   for (const nvme::Engine engine : kEngines) {
     if (!has(engine)) missing.insert(engine);

@@ -75,9 +75,10 @@ struct CrownRow {
   bool unified() const { return sharing == schedule::Sharing::kUnified; }
 };
 
-/// All of them; a quarter where reduced (extent.h), or fewer: every value of every axis, few pairs.
-/// Says so where this machine has no io_uring, whose rows then use threads.
-std::vector<CrownRow> crown_rows();
+/// All of them; where few cases are run (extent.h) those that show a value of an axis for the first
+/// time, and of each wiring at least three where reduced, else `least`. Says so where this machine
+/// has no io_uring, whose rows then use threads.
+std::vector<CrownRow> crown_rows(std::size_t least);
 
 /// A small job of this wiring, whose embedding and head are wide enough for the optimizer to fork.
 /// Its runs have evaluations.

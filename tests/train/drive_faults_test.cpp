@@ -9,7 +9,7 @@
 #include <random>
 #include <string>
 
-#include "tests/train/extent.h"
+#include "tests/support/extent.h"
 #include "tests/train/faults.h"
 
 namespace sluice::train {
@@ -29,13 +29,10 @@ class DriveFaults : public testing::TestWithParam<Execution> {
   /// Serial, every request in its turn. Overlapped, the n-th is another one from run to run, so
   /// some of them say as much.
   static std::uint64_t stride() {
-    return extent() == Extent::kAll && GetParam() == Execution::kSerial ? 1 : some();
+    return GetParam() == Execution::kSerial ? test::by_extent(1, 7, 31) : some();
   }
   /// Of faults that end a run as others do that are tried at every request.
-  static std::uint64_t some() {
-    if (extent() == Extent::kLeast) return 19;
-    return extent() == Extent::kReduced ? 7 : 3;
-  }
+  static std::uint64_t some() { return test::by_extent(3, 7, 31); }
 
   /// Requests of an undisturbed run: `chunks` writes of the initial state, then steps, then
   /// `chunks` reads for the final weights.
@@ -68,12 +65,14 @@ class DriveFaults : public testing::TestWithParam<Execution> {
                                "' of the program '"));
   }
 
-  /// Each request of the run in its turn; a fault of reads leaves those that are writes alone.
+  /// Requests of the run in their turn, from the last, a read; a fault of reads leaves those that
+  /// are writes alone.
   void disturb_each_read(const std::function<Faults(std::uint64_t)>& faults_at,
                          const std::string& what) {
     count_requests();
     std::uint64_t reads = 0;
-    for (std::uint64_t n = 0; n < requests_; n += stride()) {
+    for (std::uint64_t i = 0; i < requests_; i += stride()) {
+      const std::uint64_t n = requests_ - 1 - i;
       SCOPED_TRACE(testing::Message() << "request " << n << " of " << requests_);
       Job disturbed = job();
       disturbed.aio.verify = nvme::Verify::kTrue;

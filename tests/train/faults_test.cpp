@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
+#include "tests/support/extent.h"
 #include "tests/support/file_size_limit.h"
-#include "tests/train/extent.h"
 #include "tests/train/faults.h"
 
 namespace sluice::train {
@@ -139,8 +139,9 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
       for (const Trap::How how : {Trap::How::kThrow, Trap::How::kTicket}) {
         // Where all is slow, each kind fails in one way under each driver; or under one.
         const int way = static_cast<int>(how) + static_cast<int>(kind);
-        if (extent() != Extent::kAll && way % 2 != static_cast<int>(GetParam())) continue;
-        if (extent() == Extent::kLeast && how != Trap::How::kThrow) continue;
+        if (test::extent() != test::Extent::kAll && way % 2 != static_cast<int>(GetParam()))
+          continue;
+        if (test::extent() == test::Extent::kLeast && how != Trap::How::kThrow) continue;
         const int occurrence = std::uniform_int_distribution(0, count - 1)(random);
         SCOPED_TRACE(testing::Message()
                      << schedule::kind_of(kind).name << " number " << occurrence << " of " << count

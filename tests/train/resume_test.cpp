@@ -16,9 +16,9 @@
 #include "engine/checkpoint/state_reader.h"
 #include "engine/data/learning_rate.h"
 #include "tests/support/errors.h"
+#include "tests/support/extent.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/train/crown_rows.h"
-#include "tests/train/extent.h"
 
 namespace sluice::train {
 namespace {
@@ -101,10 +101,10 @@ TEST_P(Resume, GoesOnFromTheCheckpointsOfEveryOtherPlacementBitForBit) {
   ASSERT_GT(std::ranges::count(whole.clipped, false), 0);
 
   std::vector<CrownRow> rows;
-  for (const CrownRow& row : crown_rows()) {
+  for (const CrownRow& row : crown_rows(1)) {
     if (row.wiring == GetParam()) rows.push_back(row);
   }
-  ASSERT_GT(rows.size(), extent() == Extent::kLeast ? 0U : 2U);
+  ASSERT_GT(rows.size(), test::extent() == test::Extent::kLeast ? 0U : 2U);
   std::map<std::string, Saved> first;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Job from = saving(job_of(folder, rows[i]), clip);

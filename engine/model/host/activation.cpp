@@ -27,9 +27,6 @@ MlpInputs dense(const MlpInputs& inputs) {
   return {of(inputs.gate_NI), of(inputs.up_NI)};
 }
 
-// What exp takes beside reading an element.
-constexpr std::int64_t kCost = 4;
-
 }  // namespace
 
 at::Tensor activate(shape::Activation activation, const MlpInputs& inputs) {
@@ -37,7 +34,7 @@ at::Tensor activate(shape::Activation activation, const MlpInputs& inputs) {
   at::Tensor product = at::empty_like(seen.up_NI);
   const Elem elem = elem_of(product);
   const ActivateArgs args{bend_of(activation), in(seen.gate_NI), in(seen.up_NI), out(product)};
-  share_out(product.numel(), kCost, [&](Range some) { kernels().activate(elem, args, some); });
+  share_out(product.numel(), kCostOfExp, [&](Range some) { kernels().activate(elem, args, some); });
   return product;
 }
 
@@ -50,7 +47,7 @@ MlpInputs activate_backward(shape::Activation activation, MlpInputs&& inputs, at
   const Elem elem = elem_of(dproduct);
   const ActivateBackwardArgs args{bend_of(activation), in(seen.gate_NI), in(seen.up_NI),
                                   out(dproduct), out(dup)};
-  share_out(dproduct.numel(), kCost,
+  share_out(dproduct.numel(), kCostOfExp,
             [&](Range some) { kernels().activate_backward(elem, args, some); });
   if (!seen.gate_NI.defined()) return {{}, dproduct};
   return {dproduct, dup};

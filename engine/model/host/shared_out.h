@@ -9,6 +9,9 @@
 
 namespace sluice::model::rows {
 
+/// What exp takes beside reading an element.
+inline constexpr std::int64_t kCostOfExp = 4;
+
 /// Calls body(Range) on the compute threads for parts of [0, n), where `cost` elements are to be
 /// read for each; little work stays on the caller's. What a body gives must not depend on the cut.
 void share_out(std::int64_t n, std::int64_t cost, c10::function_ref<void(Range)> body);

@@ -18,9 +18,6 @@ at::Tensor per_token(const at::Tensor& targets_N1, double value) {
   return at::full(targets_N1.sizes(), value, targets_N1.options().dtype(at::kFloat));
 }
 
-// What exp takes beside reading a logit.
-constexpr std::int64_t kCost = 4;
-
 }  // namespace
 
 Softmax::Softmax(const at::Tensor& targets_BS)
@@ -39,7 +36,7 @@ void Softmax::add(Columns columns, const at::Tensor& logits) {
                          out<float>(target_logit_N1_),
                          columns.begin,
                          columns.n};
-  share_out(targets_N1_.size(0), kCost * columns.n,
+  share_out(targets_N1_.size(0), kCostOfExp * columns.n,
             [&](Range some) { kernels().see(elem, args, some); });
 }
 
@@ -54,7 +51,7 @@ at::Tensor Softmax::gradient(Columns columns, at::Tensor logits_NC, const at::Te
                          columns.begin,
                          columns.n};
   const auto by = static_cast<float>(*in<double>(scale));
-  share_out(targets_N1_.size(0), kCost * columns.n,
+  share_out(targets_N1_.size(0), kCostOfExp * columns.n,
             [&](Range some) { kernels().softmax_backward(elem, args, by, some); });
   return logits_NC;
 }
