@@ -239,7 +239,8 @@ std::vector<CrownRow> crown_rows(std::size_t least) {
     }
     return true;
   };
-  std::vector<Row> rows = pairwise_cover(values, fits);
+  static const std::vector<Row> cover = pairwise_cover(values, fits);  // a third of a second
+  std::vector<Row> rows = cover;
   if (test::extent() == test::Extent::kReduced) rows = reduced(rows, homes, 3);
   if (test::extent() == test::Extent::kLeast) rows = reduced(rows, homes, least);
   std::set<nvme::Engine> missing;
@@ -255,6 +256,18 @@ std::vector<CrownRow> crown_rows(std::size_t least) {
     all.push_back(made);
   }
   return all;
+}
+
+std::vector<CrownRow> crown_rows_of(const Wiring& wiring, std::size_t least) {
+  std::vector<CrownRow> rows = crown_rows(least);
+  std::erase_if(rows, [&](const CrownRow& row) { return row.wiring != wiring; });
+  return rows;
+}
+
+std::string name_of(const Wiring& w) {
+  return std::string(w.tied ? "tied" : "untied") + "_" + std::string(sluice::name_of(w.compute)) +
+         (w.accumulates ? "_accumulated" : "") + (w.clips_segments() ? "_by_segment" : "") +
+         (w.delayed() ? "_delayed" : "");
 }
 
 Job job_of(const TempFolder& folder, const Wiring& wiring) {

@@ -79,6 +79,9 @@ struct CrownRow {
 /// time, and of each wiring at least three where reduced, else `least`. Says so where this machine
 /// has no io_uring, whose rows then use threads.
 std::vector<CrownRow> crown_rows(std::size_t least);
+std::vector<CrownRow> crown_rows_of(const Wiring& wiring, std::size_t least);
+/// As part of a test's name; no other wiring has it.
+std::string name_of(const Wiring& wiring);
 
 /// A small job of this wiring, whose embedding and head are wide enough for the optimizer to fork.
 /// Its runs have evaluations.

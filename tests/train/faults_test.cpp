@@ -96,6 +96,7 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
   job.data.valid = job.data.train;
   job.eval = {.every = 1, .batches = 1};
   job.checkpoint.every = std::int64_t{2};
+  const test::Extent extent = test::extent();
   std::mt19937 random(11);
   TrappedHandler::Counts tried;
   struct Homes {
@@ -139,9 +140,8 @@ TEST_P(OpFaults, AnyOpThatFailsEndsTheRunWithItsError) {
       for (const Trap::How how : {Trap::How::kThrow, Trap::How::kTicket}) {
         // Where all is slow, each kind fails in one way under each driver; or under one.
         const int way = static_cast<int>(how) + static_cast<int>(kind);
-        if (test::extent() != test::Extent::kAll && way % 2 != static_cast<int>(GetParam()))
-          continue;
-        if (test::extent() == test::Extent::kLeast && how != Trap::How::kThrow) continue;
+        if (extent != test::Extent::kAll && way % 2 != static_cast<int>(GetParam())) continue;
+        if (extent == test::Extent::kLeast && how != Trap::How::kThrow) continue;
         const int occurrence = std::uniform_int_distribution(0, count - 1)(random);
         SCOPED_TRACE(testing::Message()
                      << schedule::kind_of(kind).name << " number " << occurrence << " of " << count

@@ -70,12 +70,6 @@ Fingerprint tail(Fingerprint print, std::int64_t steps, std::int64_t evaluations
   return print;
 }
 
-std::string name_of(const Wiring& w) {
-  return std::string(w.tied ? "tied" : "untied") + "_" + std::string(sluice::name_of(w.compute)) +
-         (w.accumulates ? "_accumulated" : "") + (w.clips_segments() ? "_by_segment" : "") +
-         (w.delayed() ? "_delayed" : "");
-}
-
 class Resume : public testing::TestWithParam<Wiring> {};
 INSTANTIATE_TEST_SUITE_P(
     All, Resume,
@@ -100,10 +94,7 @@ TEST_P(Resume, GoesOnFromTheCheckpointsOfEveryOtherPlacementBitForBit) {
   ASSERT_GT(std::ranges::count(whole.clipped, true), 0);
   ASSERT_GT(std::ranges::count(whole.clipped, false), 0);
 
-  std::vector<CrownRow> rows;
-  for (const CrownRow& row : crown_rows(1)) {
-    if (row.wiring == GetParam()) rows.push_back(row);
-  }
+  const std::vector<CrownRow> rows = crown_rows_of(GetParam(), 1);
   ASSERT_GT(rows.size(), test::extent() == test::Extent::kLeast ? 0U : 2U);
   std::map<std::string, Saved> first;
   for (std::size_t i = 0; i < rows.size(); ++i) {
