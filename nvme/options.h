@@ -1,6 +1,7 @@
 /// How bytes get to the drives and back.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -62,5 +63,13 @@ struct Options {
   /// and then reset it, which takes as long again.
   std::chrono::milliseconds timeout{120'000};
 };
+
+/// Bytes of one direction that one drive has at a time.
+constexpr Bytes in_flight(const Options& options) {
+  const unsigned most = options.queue_depth;
+  const bool threads = options.engine == Engine::kThreads;
+  return options.block_size *
+         (threads ? std::min(options.threads.value_or(kAutoThreads), most) : most);
+}
 
 }  // namespace sluice::nvme

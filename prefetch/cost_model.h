@@ -2,8 +2,8 @@
 ///
 /// Each lane has a rate, and some kinds of ops one of their own; each op an amount of work. While
 /// an op runs it uses a share of some resources (the disk, DRAM, the cores), less of it when it is
-/// slower. Ops that ask more of a resource than there is slow down alike; who is kept slow by one
-/// resource leaves the others to those beside it.
+/// slower. Ops that ask more of a resource than there is slow down by their weights; who is kept
+/// slow by one resource leaves the others to those beside it.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +59,9 @@ struct LaneCost : OpCost {
   /// So many of the ops that the lane has started are worked on, the others wait. Of a stream: one.
   std::uint32_t at_once = std::numeric_limits<std::uint32_t>::max();
   Turn turn = Turn::kInOrder;
+  /// Seconds of the lane's work that are under way at a time, and that an op which is shorter does
+  /// not overtake.
+  double in_flight_s = 0;
 };
 
 struct CostModel {

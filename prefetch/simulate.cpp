@@ -46,8 +46,9 @@ class Clock {
     LaneId lane;
     const OpCost* cost;
     double begin;
-    double left;   // seconds at full speed
-    double speed;  // 1: full
+    double left;    // seconds at full speed
+    double behind;  // of the lane's work, until it may have a turn
+    double speed;   // 1: full
   };
 
   void append() {
@@ -87,8 +88,20 @@ class Clock {
   void begin(OpRef op, LaneId lane) {
     if (observer_ != nullptr) observer_->begins(board_, op);
     const OpCost& cost = cost_.of(board_.op(op));
+    const double behind = under_way(lane);
     ++running_on_[lane];
-    active_.push_back({op, lane, &cost, now_, cost_.seconds(board_.op(op)), 1.0});
+    active_.push_back({op, lane, &cost, now_, cost_.seconds(board_.op(op)), behind, 1.0});
+  }
+
+  /// Of those that have the turn now, what another cannot overtake.
+  double under_way(LaneId lane) const {
+    const LaneCost& cost = cost_.lanes[lane];
+    if (cost.turn == Turn::kInOrder || running_on_[lane] < cost.at_once) return 0;
+    double left = 0;
+    for (const Active& a : active_) {
+      if (a.lane == lane && has_turn(a)) left += a.left;
+    }
+    return std::min(cost.in_flight_s, left);
   }
 
   /// Those whose turn it is. The others stand still.
@@ -103,13 +116,16 @@ class Clock {
   bool has_turn(const Active& a) const {
     const LaneCost& lane = cost_.lanes[a.lane];
     if (lane.turn == Turn::kInOrder) return true;  // it was begun in its turn
-    // Of two with as much left the first has its turn.
-    std::uint32_t before = 0;
-    for (const Active& other : active_) {
-      if (other.lane != a.lane || &other == &a) continue;
-      before += other.left < a.left || (other.left == a.left && &other < &a) ? 1 : 0;
-    }
+    const auto before = std::ranges::count_if(active_, [&](const Active& other) {
+      return other.lane == a.lane && &other != &a && comes_before(other, a);
+    });
     return before < lane.at_once;
+  }
+
+  /// Of two with as much left the first has its turn.
+  static bool comes_before(const Active& a, const Active& b) {
+    if ((a.behind > 0) != (b.behind > 0)) return b.behind > 0;
+    return a.left < b.left || (a.left == b.left && &a < &b);
   }
 
   void see_what_is_free() {
@@ -166,7 +182,7 @@ class Clock {
   void advance() {
     set_speeds();
     double step = std::numeric_limits<double>::infinity();
-    std::size_t first = 0;
+    std::optional<std::size_t> first;
     for (std::size_t i = 0; i < active_.size(); ++i) {
       const double need = active_[i].left / active_[i].speed;
       if (need < step) {
@@ -175,13 +191,32 @@ class Clock {
       }
     }
     SLUICE_CHECK(std::isfinite(step), kLogic, "an op of the simulated run never ends");
-    for (Active& a : active_) a.left = std::max(0.0, a.left - step * a.speed);
+    if (const double turn = next_turn(); turn < step) {
+      step = turn;
+      first = std::nullopt;
+    }
+    for (Active& a : active_) {
+      a.left = std::max(0.0, a.left - step * a.speed);
+      a.behind = behind_for(a) <= step ? 0 : a.behind - step * works_[a.lane];
+    }
     for (LaneId lane = 0; lane < running_on_.size(); ++lane) {
       if (running_on_[lane] > 0) line_.busy[lane] += step;
     }
     now_ += step;
-    end(first);
+    if (first) end(*first);
   }
+
+  /// Seconds until one that is behind others no longer is.
+  double next_turn() {
+    works_.assign(running_on_.size(), 0.0);
+    for (const Active& a : active_) works_[a.lane] += a.speed;
+    double next = std::numeric_limits<double>::infinity();
+    for (const Active& a : active_) {
+      if (a.behind > 0) next = std::min(next, behind_for(a));
+    }
+    return next;
+  }
+  double behind_for(const Active& a) const { return a.behind / works_[a.lane]; }
 
   void end(std::size_t i) {
     const Active a = active_[i];
@@ -204,6 +239,7 @@ class Clock {
   double now_ = 0;
   std::vector<std::deque<OpRef>> queued_;  // per lane: started, its turn has not come
   std::vector<std::uint32_t> running_on_;  // per lane
+  std::vector<double> works_;              // per lane: the speeds of its ops, added up
   std::vector<Active> active_;
   // Of set_speeds(): those without a speed yet; what is left of each resource, and asked of it.
   std::vector<Active*> open_;

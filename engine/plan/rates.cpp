@@ -43,7 +43,7 @@ std::uint32_t at_once(double share) {
 
 /// A transfer, and before or behind it its check, which takes a core and leaves the drives to
 /// others meanwhile. Both directions have as many requests at the drives (nvme::Backlog), so both
-/// get as many bytes.
+/// get as many bytes; what the drives have already is not overtaken by what is shorter.
 void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Rates& rates) {
   if (t.alone <= 0) return;  // not measured
   const double drives = t.together > t.alone ? t.alone / t.together : 1.0;
@@ -52,6 +52,7 @@ void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Ra
   lane.bytes_per_second = t.alone * transferring;
   lane.turn = prefetch::Turn::kShortestFirst;
   lane.at_once = at_once(drives * transferring);
+  lane.in_flight_s = rates.nvme_in_flight / lane.bytes_per_second;
   const double other = (direction == kReads ? rates.nvme_write : rates.nvme_read).alone;
   if (other > 0 && other < t.alone) lane.weight = other / t.alone;
   lane.demands = {{kDrives, drives * transferring},

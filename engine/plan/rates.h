@@ -20,8 +20,9 @@ struct Rates {
   double copy = 8e9;     ///< bytes per second, device to host and back; each way does one at a time
   Throughput nvme_read;  ///< 0: not measured, costs nothing
   Throughput nvme_write;
-  double nvme_overlap = 1;  ///< of reads and writes at once: see nvme::Speed
-  double adam = 8e9;        ///< bytes per second, as ops count them, where the optimizer works
+  double nvme_overlap = 1;    ///< of reads and writes at once: see nvme::Speed
+  double nvme_in_flight = 0;  ///< bytes of one direction that drives have at a time
+  double adam = 8e9;          ///< bytes per second, as ops count them, where the optimizer works
   schedule::LaneKind updates = schedule::LaneKind::kCpu;  ///< there
   double first_values = 8e9;  ///< the same of `init state`, which is the host's
   double sums = 8e9;          ///< of sums and norms of gradients on the host
@@ -42,7 +43,8 @@ struct Rates {
   double check_cores = 0;
   /// What cores that compute the model give to ops of several lanes, of what they give to one's:
   /// the threads of an op wait for each other, so all of them for one that had to share its core.
-  /// As it stands where a layer beside an update was not looked at, or both have room.
+  /// As it stands where a layer beside an update was not looked at, was disturbed, or both have
+  /// room.
   double shared_cores = 0.85;
 };
 

@@ -364,6 +364,7 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
   found.rates = rates_of(timings, setup.updates_on_device());
   plan::Rates& rates = found.rates;
   if (setup.uses_nvme() && !timings.drives) rates.nvme_read = rates.nvme_write = kGuess;
+  rates.nvme_in_flight = static_cast<double>(nvme.paths.size() * nvme::in_flight(aio));
   // Every op of a kind has one shape, so its time is all there is to know.
   for (const auto& [id, seconds] : ops.seconds) rates.compute[id] = {0, 0, seconds};
   const double cores = core_count();

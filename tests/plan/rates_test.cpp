@@ -150,6 +150,7 @@ TEST(Rates, DirectionsOfADriveGetAsManyBytesAndItsShortestRequestFirst) {
   rates.nvme_read = {2e9, 2.1e9};
   rates.nvme_write = {8e9, 30e9};
   rates.nvme_overlap = 0.9;
+  rates.nvme_in_flight = 8e6;
   const auto cost = cost_model(rates, schedule::make_lanes());
   const auto& read = cost.lanes[schedule::lane_of(LaneKind::kNvmeRead)];
   const auto& write = cost.lanes[schedule::lane_of(LaneKind::kNvmeWrite)];
@@ -158,6 +159,8 @@ TEST(Rates, DirectionsOfADriveGetAsManyBytesAndItsShortestRequestFirst) {
   EXPECT_EQ(read.at_once, 1U);
   EXPECT_EQ(write.at_once, 4U);
   EXPECT_EQ(read.turn, prefetch::Turn::kShortestFirst);
+  EXPECT_DOUBLE_EQ(read.in_flight_s, 0.004);
+  EXPECT_DOUBLE_EQ(write.in_flight_s, 0.001);
   EXPECT_EQ(cost.resources[read.demands.at(0).resource].shared, 0.9);
 }
 

@@ -95,6 +95,31 @@ TEST(Simulate, TheShortestOfALanesOpsMayHaveTheTurn) {
   EXPECT_DOUBLE_EQ(line.spans[2].begin, 0);
 }
 
+/// It comes 1 s after the long one, and then waits for what is under way of it: 1.5 s of work, or
+/// what is left.
+TEST(Simulate, AShortOpDoesNotOvertakeWhatIsInFlight) {
+  const auto ends = [](double in_flight_s, std::uint32_t at_once, double long_s) {
+    Writing w;
+    const BufferId later = w.control();
+    w.op(1, {}, {later}, 1);
+    w.op(0, {}, {}, long_s);
+    w.op(0, {later}, {}, 2);
+    LaneCost drive = one_byte_per_second({{0, 1.0 / at_once}});
+    drive.at_once = at_once;
+    drive.turn = Turn::kShortestFirst;
+    drive.in_flight_s = in_flight_s;
+    const auto line = run({w.done()}, {{"drive", 2, Issue::kOldestReady}, kHost},
+                          {{{"drive"}}, {drive, one_byte_per_second()}});
+    std::vector<double> ends(3);
+    for (const auto& span : line.spans) ends[span.op.index] = span.end;
+    return ends;
+  };
+  EXPECT_THAT(ends(1.5, 1, 5), ElementsAre(1, DoubleEq(7), DoubleEq(4.5)));
+  EXPECT_THAT(ends(1.5, 1, 2.5), ElementsAre(1, DoubleEq(2.5), DoubleEq(4.5)));
+  EXPECT_THAT(ends(9, 1, 5), ElementsAre(1, DoubleEq(5), DoubleEq(7)));
+  EXPECT_THAT(ends(1.5, 2, 5), ElementsAre(1, DoubleEq(5), DoubleEq(3))) << "the drive has room";
+}
+
 TEST(Simulate, OpsOnDisjointResourcesDoNotDisturbEachOther) {
   Writing w;
   w.op(0, {}, {}, 3);
