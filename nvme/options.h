@@ -64,12 +64,15 @@ struct Options {
   std::chrono::milliseconds timeout{120'000};
 };
 
+/// Of the thread queue, those that read; as many write.
+constexpr unsigned threads_each_way(const Options& options) {
+  return std::min(options.threads.value_or(kAutoThreads), options.queue_depth);
+}
+
 /// Bytes of one direction that one drive has at a time.
 constexpr Bytes in_flight(const Options& options) {
-  const unsigned most = options.queue_depth;
   const bool threads = options.engine == Engine::kThreads;
-  return options.block_size *
-         (threads ? std::min(options.threads.value_or(kAutoThreads), most) : most);
+  return options.block_size * (threads ? threads_each_way(options) : options.queue_depth);
 }
 
 }  // namespace sluice::nvme

@@ -14,14 +14,15 @@ namespace sluice::nvme {
 
 /// Bytes per second of one direction.
 struct Rate {
-  double alone = 0;     ///< one request of kLookedAt bytes at a time; the median of a few
+  /// One request of kLookedAt bytes at a time: the median of a few, and no more than `together`.
+  double alone = 0;
   double together = 0;  ///< several at a time, once that goes on; 0: too slow to be asked
 };
 struct Speed {
   Rate read, write;
   /// What both directions move at once, each as a part of what it moves alone, added up: 2 where
   /// they do not touch, 1 where one takes its time from the other, less where that costs time of
-  /// its own, or something goes on beside them.
+  /// its own, or something goes on beside them. Not below a quarter: that was disturbed.
   double overlap = 1;
   /// How far the two halves of the time that it was looked at lie apart, of reads, of writes, or of
   /// both at once, whichever is more; 0: that was too short to tell.

@@ -149,7 +149,7 @@ class ThreadQueue final : public IoQueue {
  public:
   ThreadQueue(const Options& options, std::shared_ptr<KernelSeam> seam)
       : block_size_(options.block_size),
-        each_way_(std::min(options.threads.value_or(kAutoThreads), options.queue_depth)),
+        each_way_(threads_each_way(options)),
         workers_(std::make_shared<Workers>(options, std::move(seam))) {
     try {
       threads_.emplace_back([workers = workers_] {

@@ -47,7 +47,7 @@ Timeline simulate(const Simulation& machine, std::span<const std::shared_ptr<con
 /// One step of a long run of the same program, when beginning and end play no part.
 struct SteadyStep {
   double seconds = 0;        ///< from the end of a step to the end of the next, in the middle
-  std::vector<double> busy;  ///< per lane, seconds of it with at least one op running
+  std::vector<double> busy;  ///< per lane, seconds with at least one op running, the mean of all
 };
 /// Two steps in flight. Simulates kSteadySteps of them. The first ones have too little before them,
 /// the last has nothing after it; of two in a row that share drives one may end early and the other

@@ -2,15 +2,15 @@
 /// chooses sizes, never bits.
 ///
 /// All of it works on more memory than caches hold, if the run does, as far as 2 GiB are more.
-/// What does not agree is tried again, and of what has a quota of processors each time is as it is
-/// where that is used up (timing.h).
+/// What does not agree is tried again, but a layer beside an update, which has three rounds; of
+/// what processors do each time is as it is where their quota is used up (timing.h).
 ///
-/// Thread  one, before the run, which starts another to see an update beside a layer. A second or
-///         two where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy
-///         machine, and twice what a layer takes if that is less than two seconds; one to six more
-///         for each drive, up to three times that where it does not hold still; its reads and
-///         writes at once are looked at beside an update. Up to 2.5 GiB for that long (eight times
-///         the last cache, or what the run has), and what one layer's op needs
+/// Thread  one, before the run, which starts others: an update beside a layer, reads beside writes,
+///         and an update beside both where the host makes it. A second or two where cores move
+///         20 GB/s and have 32 MiB of cache, three times that on a busy machine; where a layer
+///         takes less than two seconds what it takes up to six times; one to six more for each
+///         drive, up to three times that where it does not hold still. Up to 2.5 GiB for that long
+///         (eight times the last cache, or what the run has), and what one layer's op needs
 #pragma once
 
 #include <cstddef>

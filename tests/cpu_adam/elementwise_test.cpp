@@ -158,9 +158,11 @@ TEST_P(SumIsa, PublishesEveryFloatRoundedAsTheBaseRoomRounds) {
       master.push_back(-master.back());
     }
   }
-  const Optimizer adam = optimizer(GetParam(), 2);
-  expect_published<Fp16>(adam, master, to_fp16);
+  for (unsigned threads = 1; threads <= 4; ++threads) {
+    expect_published<Fp16>(optimizer(GetParam(), threads), master, to_fp16);
+  }
 
+  const Optimizer adam = optimizer(GetParam(), 2);
   std::vector<float> same(master.size());
   adam.publish(std::span<float>(same), master);
   EXPECT_EQ(bits_of(same), bits_of(master));

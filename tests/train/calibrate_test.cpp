@@ -240,6 +240,7 @@ TEST(Calibrate, LooksAtTheDrivesForWhateverLivesThere) {
         schedule::Options{.offload_activation = schedule::ActivationHome::kNvme}}) {
     const Calibration found = look_at_all(homes, folder / "", schedule::Sharing::kSeparate);
     EXPECT_GT(found.rates.nvme_read.alone, 0);
+    EXPECT_EQ(found.rates.nvme_in_flight, 8_MiB) << "8 requests of 1 MiB";
     ASSERT_EQ(found.speeds.size(), 1U);
     EXPECT_GT(found.speeds[0], 0);
   }
