@@ -181,6 +181,7 @@ class Clock {
 
   void advance() {
     set_speeds();
+    see_how_fast_lanes_work();
     double step = std::numeric_limits<double>::infinity();
     std::optional<std::size_t> first;
     for (std::size_t i = 0; i < active_.size(); ++i) {
@@ -206,10 +207,13 @@ class Clock {
     if (first) end(*first);
   }
 
-  /// Seconds until one that is behind others no longer is.
-  double next_turn() {
+  void see_how_fast_lanes_work() {
     works_.assign(running_on_.size(), 0.0);
     for (const Active& a : active_) works_[a.lane] += a.speed;
+  }
+
+  /// Seconds until one that is behind others no longer is.
+  double next_turn() const {
     double next = std::numeric_limits<double>::infinity();
     for (const Active& a : active_) {
       if (a.behind > 0) next = std::min(next, behind_for(a));

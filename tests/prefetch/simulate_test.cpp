@@ -120,6 +120,27 @@ TEST(Simulate, AShortOpDoesNotOvertakeWhatIsInFlight) {
   EXPECT_THAT(ends(1.5, 2, 5), ElementsAre(1, DoubleEq(5), DoubleEq(3))) << "the drive has room";
 }
 
+/// Two are worked on at a time, so the second, at 1 s, finds room and is behind nobody; the third,
+/// at 2 s, waits for 4 s of the work of both, and then stops the longer one.
+TEST(Simulate, AnOpThatFindsRoomKeepsItsTurnFromWhatComesLater) {
+  Writing w;
+  const BufferId first = w.control(), second = w.control();
+  w.op(1, {}, {first}, 1);
+  w.op(1, {first}, {second}, 1);
+  w.op(0, {}, {}, 9);
+  w.op(0, {first}, {}, 5);
+  w.op(0, {second}, {}, 1);
+  LaneCost drive = one_byte_per_second();
+  drive.at_once = 2;
+  drive.turn = Turn::kShortestFirst;
+  drive.in_flight_s = 4;
+  const auto line = run({w.done()}, {{"drive", 3, Issue::kOldestReady}, kHost},
+                        {{}, {drive, one_byte_per_second()}});
+  std::vector<double> ends(5);
+  for (const auto& span : line.spans) ends[span.op.index] = span.end;
+  EXPECT_THAT(ends, ElementsAre(1, 2, DoubleEq(10), DoubleEq(6), DoubleEq(5)));
+}
+
 TEST(Simulate, OpsOnDisjointResourcesDoNotDisturbEachOther) {
   Writing w;
   w.op(0, {}, {}, 3);
