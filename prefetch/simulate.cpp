@@ -183,7 +183,8 @@ class Clock {
     set_speeds();
     see_how_fast_lanes_work();
     double step = std::numeric_limits<double>::infinity();
-    std::optional<std::size_t> first;
+    const std::size_t none = active_.size();
+    std::size_t first = none;
     for (std::size_t i = 0; i < active_.size(); ++i) {
       const double need = active_[i].left / active_[i].speed;
       if (need < step) {
@@ -194,7 +195,7 @@ class Clock {
     SLUICE_CHECK(std::isfinite(step), kLogic, "an op of the simulated run never ends");
     if (const double turn = next_turn(); turn < step) {
       step = turn;
-      first = std::nullopt;
+      first = none;
     }
     for (Active& a : active_) {
       a.left = std::max(0.0, a.left - step * a.speed);
@@ -204,7 +205,7 @@ class Clock {
       if (running_on_[lane] > 0) line_.busy[lane] += step;
     }
     now_ += step;
-    if (first) end(*first);
+    if (first != none) end(first);
   }
 
   void see_how_fast_lanes_work() {
