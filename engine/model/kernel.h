@@ -3,7 +3,7 @@
 ///
 /// Shapes  [B, h, S, D]; keys and values may have fewer heads
 /// Window  tokens that a query sees, itself too; 0: all before it
-/// Sums    in a fixed order
+/// Sums    in an order that shapes and threads decide
 #pragma once
 
 #include <ATen/core/Tensor.h>

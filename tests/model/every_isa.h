@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <initializer_list>
@@ -11,22 +10,18 @@
 
 #include "engine/model/host/isa.h"
 #include "harness.h"
+#include "threads.h"
 
 namespace sluice::model {
 
 template <class Body>
 void on_every_isa(std::initializer_list<int> threads, Body body) {
-  const int before = at::get_num_threads();
   for (const rows::Isa& isa : rows::available_isas()) {
     rows::use(isa);
-    for (const int n : threads) {
-      SCOPED_TRACE(testing::Message() << isa.name << ", threads: " << n);
-      at::set_num_threads(n);
-      body();
-    }
+    SCOPED_TRACE(isa.name);
+    for_threads(threads, body);
   }
   rows::use(rows::available_isas().front());
-  at::set_num_threads(before);
 }
 
 /// Which of several NaNs an operation passes on is up to the processor, and how it is rounded.

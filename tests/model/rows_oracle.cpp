@@ -1,9 +1,6 @@
 #include "rows_oracle.h"
 
 #include <ATen/ATen.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
 
 namespace sluice::model {
 namespace {
@@ -13,23 +10,6 @@ at::Tensor mean_of(const at::Tensor& t) {
 }
 
 }  // namespace
-
-double unit(at::ScalarType dtype) {
-  if (dtype == at::kFloat) return std::ldexp(1.0, -24);
-  return std::ldexp(1.0, dtype == at::kHalf ? -11 : -8);
-}
-
-void expect_within(const at::Tensor& got, const at::Tensor& exact, double roundings,
-                   const at::Tensor& made_of) {
-  const at::Tensor off = (got.to(at::kDouble) - exact).abs();
-  at::Tensor allowed = made_of.abs() * (roundings * unit(at::kFloat));
-  const at::ScalarType dtype = got.scalar_type();
-  // Below 2^-14 fp16 has a fixed unit.
-  const double least = dtype == at::kHalf ? std::ldexp(1.0, -25) : 0;
-  if (dtype != at::kFloat) allowed = allowed + (exact.abs() + allowed) * unit(dtype) + least;
-  EXPECT_TRUE((off <= allowed).all().item<bool>())
-      << "off by " << (off / allowed).max().item<double>() << " of what is allowed";
-}
 
 NormCase NormCase::to(at::ScalarType dtype, at::ScalarType dy_dtype) const {
   const auto narrow = [=](const at::Tensor& t) { return t.defined() ? t.to(dtype) : t; };

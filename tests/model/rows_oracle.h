@@ -1,20 +1,13 @@
-/// Work on rows in fp64, and how far from it fp32 may be: by some roundings of the magnitudes that
-/// a value is made of.
+/// Work on rows in fp64, and how far from it fp32 may be.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <vector>
 
+#include "roundings.h"
+
 namespace sluice::model {
-
-/// Half the distance of neighbours, relative: what one rounding costs.
-double unit(at::ScalarType dtype);
-
-/// Each element is off by no more than so many roundings of fp32 of what it is made of; a narrower
-/// one by its own rounding on top.
-void expect_within(const at::Tensor& got, const at::Tensor& exact, double roundings,
-                   const at::Tensor& made_of);
 
 /// A layer norm, or without a bias an RMS norm, and what is needed for the way back.
 struct NormCase {

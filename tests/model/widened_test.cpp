@@ -2,13 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 
-#include <cmath>
 #include <optional>
 #include <tuple>
 
+#include "attention_oracle.h"
 #include "harness.h"
+#include "threads.h"
 
 namespace sluice::model {
 namespace {
@@ -36,20 +36,9 @@ class Widened : public ::testing::TestWithParam<std::tuple<at::ScalarType, bool>
   const Looked looked_ = look(heads_, 0);
 };
 
-TEST_P(Widened, GradientsAreThoseOfAllScoresAtOnce) {
-  const auto leaf = [](const at::Tensor& t) {
-    return t.to(at::kDouble).clone().requires_grad_(true);
-  };
-  const Heads leaves{leaf(heads_.q), leaf(heads_.k), leaf(heads_.v)};
-  const at::Tensor out = all_scores(leaves, 0);
-  const auto expected =
-      torch::autograd::grad({out}, {leaves.q, leaves.k, leaves.v}, {dout_.to(at::kDouble)});
-  // `out` was rounded once, and goes into each gradient of a score; then these are.
-  const double bound = 4 * std::ldexp(1.0, dtype_ == at::kHalf ? -11 : -8);
-  const Heads d = backward(kHeads);
-  EXPECT_LT(relative_error(d.q, expected[0]), bound);
-  EXPECT_LT(relative_error(d.k, expected[1]), bound);
-  EXPECT_LT(relative_error(d.v, expected[2]), bound);
+TEST_P(Widened, GradientsAreThoseOfAllScoresAtOnceForEveryNumberOfThreads) {
+  const ExactAttention exact = exact_attention(heads_, dout_, 0, {});
+  for_threads({1, 2, 3, 4}, [&] { expect_within(looked_, backward(kHeads), exact); });
 }
 
 TEST_P(Widened, BitsDoNotDependOnHowManyHeadsGoAtOnce) {
