@@ -46,12 +46,16 @@ class Case:
 
 @dataclasses.dataclass
 class Run:
-    """Of one program: its steps after the warm-up, and the most it had resident."""
-    seconds: float
+    """Of one program: the seconds of its steps after the warm-up, and the most it had resident."""
+    steps: list
     resident: int
     first_loss: float
     loss: float
     parameters: int = 0
+
+    @property
+    def seconds(self):
+        return statistics.median(self.steps)
 
 
 class PeerEnded(RuntimeError):
@@ -133,7 +137,7 @@ def sluice(case, steps, folder, scratch):
         raise RuntimeError(f"{case.name}: sluice ended with {code}:\n{last_lines(log)}")
     with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
-    return Run(statistics.median(row["seconds"] for row in rows[WARM_UP:]), resident,
+    return Run([row["seconds"] for row in rows[WARM_UP:]], resident,
                rows[0]["loss"], rows[-1]["loss"])
 
 
@@ -152,7 +156,7 @@ def python(program, more, case, steps, folder, scratch, allocator=KEEPS_PAGES):
         raise PeerEnded(f"{case.name}: {os.path.basename(program[0])} ended with {code}:\n"
                         f"{last_lines(log)}")
     said = json.loads(last_lines(log, 1))
-    return Run(statistics.median(said["seconds"]), resident, said["first_loss"], said["loss"],
+    return Run(said["seconds"], resident, said["first_loss"], said["loss"],
                said["parameters"])
 
 
@@ -185,13 +189,14 @@ def in_turn(case, pairs, steps, folder, peer):
     return runs["sluice"], runs[name], least
 
 
-LINE = "{:<20} {:>10} {:>6} {:>8} {:>8} {:>5} {:>12} {:>10} {:>9} {:>13} {:>12}"
-HEAD = ("case", "parameters", "tokens", "s sluice", "s other", "rate", "min .. max",
+LINE = "{:<20} {:>10} {:>6} {:>8} {:>8} {:>5} {:>12} {:>7} {:>10} {:>9} {:>13} {:>12}"
+HEAD = ("case", "parameters", "tokens", "s sluice", "s other", "rate", "min .. max", "fastest",
         "GiB sluice", "GiB other", "losses sluice", "losses other")
 
 
 def row(case, ours, theirs, their_resident):
     ratios = [b.seconds / a.seconds for a, b in zip(ours, theirs)]
+    our_fastest, their_fastest = (min(min(run.steps) for run in runs) for runs in (ours, theirs))
 
     def of(runs, key):
         return statistics.median(getattr(run, key) for run in runs)
@@ -199,6 +204,7 @@ def row(case, ours, theirs, their_resident):
     return (case.name, f"{theirs[0].parameters / 1e6:.1f}M", case.tokens,
             f"{of(ours, 'seconds'):.3f}", f"{of(theirs, 'seconds'):.3f}",
             f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f} .. {max(ratios):.2f}",
+            f"{their_fastest / our_fastest:.2f}",
             *(f"{resident / GIB:.2f}" for resident in (of(ours, "resident"), their_resident)),
             *(f"{runs[0].first_loss:.2f} {runs[0].loss:.2f}" for runs in (ours, theirs)))
 
