@@ -56,6 +56,23 @@ TEST_P(NormIsa, IsTheSameForEveryThreadCountAndForSpansCutAtGrains) {
   }
 }
 
+TEST_P(NormIsa, OfEveryTypeIsTheSameForEveryThreadCount) {
+  constexpr std::size_t kCount = 9 * kGrainElems + 99;
+  const Problem p(kCount, 0, 4);
+  for (const DType type : kTypes) {
+    const std::vector<float> all = wide_gradient(p, type);
+    std::vector<double> want;
+    for (std::size_t at = 0; at < kCount; at += kGrainElems) {
+      const std::size_t count = std::min(kGrainElems, kCount - at);
+      want.push_back(oracle::sum_squares(std::span(all).subspan(at, count)));
+    }
+    for (unsigned threads = 1; threads <= 4; ++threads) {
+      const Optimizer adam = optimizer(GetParam(), threads);
+      EXPECT_EQ(norms(adam, gradient_of(p, type), kCount), want) << threads << name_of(type);
+    }
+  }
+}
+
 TEST_P(NormIsa, IsNotFiniteExactlyWhenAnElementIsNot) {
   const Optimizer adam = optimizer(GetParam());
   constexpr float kInf = std::numeric_limits<float>::infinity();

@@ -78,16 +78,24 @@ TEST_P(AdamIsa, GivesTheBitsOfTheOracleForEveryLengthAlignmentTypeAndMode) {
 
 TEST_P(AdamIsa, GivesTheBitsOfTheOracleOverManyGrainsAndEveryThreadCount) {
   const Problem before(9 * kGrainElems + 37, 0, 5);
+  struct Types {
+    DType gradient;
+    Copy copy;
+  };
   for (Stores stores : {Stores::kCached, Stores::kStreaming}) {
     for (unsigned threads = 1; threads <= 4; ++threads) {
-      SCOPED_TRACE(testing::Message() << threads << " threads");
-      const Problem after = before;
-      const Hyper hyper = some_hyper(Mode::kAdamW);
-      optimizer(GetParam(), threads, stores)
-          .update(hyper, after.state(), gradient_of(after, DType::kBf16),
-                  after.published_bf16.span());
-      expect_oracle(before, after, hyper, DType::kBf16, Copy::kBf16);
-      ASSERT_TRUE(after.guards_hold());
+      for (const auto [gradient, copy] :
+           {Types{DType::kF32, Copy::kF32}, Types{DType::kBf16, Copy::kBf16},
+            Types{DType::kF16, Copy::kF16}}) {
+        SCOPED_TRACE(testing::Message() << threads << " threads, " << name_of(gradient));
+        const Problem after = before;
+        const Hyper hyper = some_hyper(Mode::kAdamW);
+        optimizer(GetParam(), threads, stores)
+            .update(hyper, after.state(), gradient_of(after, gradient), published_of(after, copy));
+        expect_oracle(before, after, hyper, gradient, copy);
+        if (HasFatalFailure()) return;
+        ASSERT_TRUE(after.guards_hold());
+      }
     }
   }
 }

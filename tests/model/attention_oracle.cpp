@@ -11,12 +11,26 @@
 namespace sluice::model {
 namespace {
 
+// [Note: Bounds] With u = 2^-24, d dimensions, n keys that a query sees:
+//   s = scale * sum q k     off by (d + 2) u of S = scale * sum |q| |k|
+//   e = exp(s - max)        relative: what s is off by, u of s - max, exp's own; and again for each
+//                           block of keys, behind which what was before is scaled to a new maximum
+//   p = e / sum e           e's once, and e's and n u in the sum
+//   out = sum p v           n u, and in 16 bits a rounding of p, of sum p |v|
+//   l = max + log(sum e)    e's and n u, absolute, and roundings of no more than S + log n
+// The way back takes p again, as exp(s - l). With y the gradient of out:
+//   x = v y - out y         d u of both without signs, and what out is off by once it is rounded
+//   ds = p x                relative what p is off by, and p times what x is off by
+//   dq = scale * sum ds k   n u of sum |ds| |k|, and each time that it is rounded to 16 bits
+//   dk = scale * sum ds q   the same over queries, as dv = sum p y
+// Relative errors e1, e2, .. of what is multiplied make exp(e1 + e2 + ..) - 1 at most.
 constexpr double kUnit = 0x1p-24;
-/// Keys that a kernel takes at a time, at the least: after each it may scale what it has anew.
+/// Keys that a kernel takes at a time, at the least.
 constexpr std::int64_t kFewestKeys = 32;
 
-/// exp of a kernel. In 16 bits LibTorch's is a polynomial that is off by 1.1e-4 of its exponent of
-/// two at most; in fp32 by 20 last bits.
+/// exp's own error. In fp32 LibTorch's is off by 20 last bits. In 16 bits it is 2 to the power of a
+/// polynomial, which is off by 1.1e-4 at most (7.4e-5 of the result), in units of 2^-17, of an
+/// argument that is rounded (1.44 u of 87 at most): 9e-5 in all.
 double of_exp(at::ScalarType dtype) {
   return dtype == at::kFloat ? 40 * kUnit : 0x1p-13;
 }
@@ -32,13 +46,11 @@ at::Tensor turned(const at::Tensor& t) {
   return t.transpose(2, 3);
 }
 
-/// Of several roundings, one on top of the other, whose logarithms add up to so much.
-at::Tensor grown(const at::Tensor& logarithms) {
-  return logarithms.expm1();
+at::Tensor grown(const at::Tensor& exponent) {
+  return exponent.expm1();
 }
 
-/// What goes in, without signs, and what is between in and out; [1, h, S, S] or [1, h, S, 1]. With
-/// s of scores, p of probabilities, x of what a probability is multiplied with in the way back.
+/// S, p and x, and what goes in without signs; [1, h, S, S] or [1, h, S, 1].
 struct Between {
   Between(const Heads& heads, const at::Tensor& dout, const at::Tensor& out, std::int64_t window) {
     const at::Tensor q = wide(heads.q), k = wide(heads.k), v = wide(heads.v), dy = wide(dout);
@@ -50,33 +62,35 @@ struct Between {
     keys = static_cast<double>(window > 0 && window < seq ? window : seq);
     abs_q = q.abs(), abs_k = k.abs(), abs_v = v.abs(), abs_dy = dy.abs();
     most_s = (times(abs_q, turned(abs_k)) * seen).amax({3}, /*keepdim=*/true) * scale;
-    p = (times(q, turned(k)) * scale).masked_fill(seen == 0, -INFINITY).softmax(-1);
+    const at::Tensor s = (times(q, turned(k)) * scale).masked_fill(seen == 0, -INFINITY);
+    p = s.softmax(-1);
+    l = s.logsumexp(-1, /*keepdim=*/true);
     x = times(dy, turned(v)) - (dy * out).sum(-1, /*keepdim=*/true);
     most_x = times(abs_dy, turned(abs_v)) + (abs_dy * out.abs()).sum(-1, /*keepdim=*/true);
   }
 
   double dims, scale, keys;
-  at::Tensor seen, abs_q, abs_k, abs_v, abs_dy, most_s, p, x, most_x;
+  at::Tensor seen, abs_q, abs_k, abs_v, abs_dy, most_s, p, l, x, most_x;
 };
 
-/// What a probability may be off by, relative, before it is rounded to 16 bits. A score is a sum of
-/// products, scaled, of which a greatest one is taken away: of these only what differs matters.
+/// What p is off by, relative, ahead and on the way back, and what l is off by.
 struct OfProbability {
   OfProbability(const Between& b, at::ScalarType dtype) {
-    const double times_anew = b.keys / kFewestKeys + 1, log_keys = std::log(b.keys);
-    const at::Tensor of_score = b.most_s * ((b.dims + 4 + 2 * times_anew) * kUnit) +
-                                (of_exp(dtype) + 3 * times_anew * kUnit);
-    // Above its sum, which is made of the same.
-    ahead = 2 * of_score + (b.keys + 2) * kUnit;
-    // From the logarithm of that sum, which is a sum itself.
-    back = ahead + ((b.most_s + log_keys) * 8 + 8) * kUnit;
+    const double blocks = b.keys / kFewestKeys + 1;
+    const at::Tensor of_e =
+        b.most_s * ((b.dims + 4 + 2 * blocks) * kUnit) + (of_exp(dtype) + 3 * blocks * kUnit);
+    const at::Tensor of_sum = of_e + b.keys * kUnit;
+    const at::Tensor most_l = b.most_s + std::log(b.keys);
+    logsumexp = of_sum * (1 + of_sum) + (3 * most_l + 2) * kUnit;
+    ahead = of_e + of_sum * (1 + of_sum) + 2 * kUnit;
+    back = of_e + logsumexp + (2 * most_l + 2) * kUnit;
   }
-  at::Tensor ahead, back;
+  at::Tensor ahead, back, logsumexp;
 };
 
 /// Of one sequence, and the heads of queries that share one of keys.
 ExactAttention exact_group(const Heads& heads, const at::Tensor& dout, std::int64_t window,
-                           Narrow narrow) {
+                           Narrow narrow) {  // [Note: Bounds]
   const auto leaf = [](const at::Tensor& t) { return wide(t).clone().requires_grad_(true); };
   const Heads leaves{leaf(heads.q), leaf(heads.k), leaf(heads.v)};
   const at::Tensor of_leaves = all_scores(leaves, window), out = of_leaves.detach();
@@ -91,7 +105,6 @@ ExactAttention exact_group(const Heads& heads, const at::Tensor& dout, std::int6
   const at::Tensor of_out = grown(of_p.ahead + (b.keys * kUnit + unit_16)) * times(b.p, b.abs_v) +
                             least * times(b.seen, b.abs_v);
 
-  // Rounded itself, `out` goes into each x.
   const at::Tensor off_out = of_out + (out.abs() + of_out) * unit_16 + least;
   const at::Tensor in_x = (b.abs_dy * off_out).sum(-1, /*keepdim=*/true);
   const at::Tensor off_x = in_x + (b.dims + 2) * kUnit * (b.most_x + in_x);
@@ -110,6 +123,7 @@ ExactAttention exact_group(const Heads& heads, const at::Tensor& dout, std::int6
   const at::Tensor for_v = turned(sum(b.p, off_p, queries, narrow.key_sums));
   const double least_q = narrow.query_sums * least, least_k = narrow.key_sums * least;
   return {{out, of_out},
+          {b.l, of_p.logsumexp},
           {exact[0], b.scale * times(for_q, b.abs_k) + least_q},
           {exact[1], over_heads(b.scale * times(for_k, b.abs_q)) + least_k},
           {exact[2], over_heads(times(for_v, b.abs_dy)) + least_k}};
@@ -131,7 +145,8 @@ void set(const Bounded& to, const Bounded& from, std::int64_t sequence, std::int
 
 ExactAttention exact_attention(const Heads& heads, const at::Tensor& dout, std::int64_t window,
                                Narrow narrow) {
-  const ExactAttention all{unknown(heads.q), unknown(heads.q), unknown(heads.k), unknown(heads.v)};
+  const ExactAttention all{unknown(heads.q), unknown(heads.q.narrow(3, 0, 1)), unknown(heads.q),
+                           unknown(heads.k), unknown(heads.v)};
   const std::int64_t kv_heads = heads.k.size(1), group = heads.q.size(1) / kv_heads;
   for (std::int64_t i = 0; i < heads.q.size(0) * kv_heads; ++i) {
     const std::int64_t sequence = i / kv_heads, head = i % kv_heads;
@@ -142,6 +157,7 @@ ExactAttention exact_attention(const Heads& heads, const at::Tensor& dout, std::
     const ExactAttention some =
         exact_group({of(heads.q), of(heads.k), of(heads.v)}, of(dout), window, narrow);
     set(all.out, some.out, sequence, head * group);
+    set(all.logsumexp, some.logsumexp, sequence, head * group);
     set(all.dq, some.dq, sequence, head * group);
     set(all.dk, some.dk, sequence, head);
     set(all.dv, some.dv, sequence, head);
@@ -151,6 +167,7 @@ ExactAttention exact_attention(const Heads& heads, const at::Tensor& dout, std::
 
 void expect_within(const Looked& looked, const Heads& gradients, const ExactAttention& exact) {
   expect_within(looked.out, exact.out.exact, exact.out.allowed);
+  expect_within(looked.logsumexp.unsqueeze(-1), exact.logsumexp.exact, exact.logsumexp.allowed);
   expect_within(gradients.q, exact.dq.exact, exact.dq.allowed);
   expect_within(gradients.k, exact.dk.exact, exact.dk.allowed);
   expect_within(gradients.v, exact.dv.exact, exact.dv.allowed);

@@ -10,17 +10,19 @@
 
 namespace sluice::model {
 
-/// What a way back in 16 bits rounds to 16 bits on its way; nothing in fp32.
+/// What a way back in 16 bits rounds to 16 bits before it is done; nothing in fp32. Each is a
+/// number of times.
 struct Narrow {
-  double factors = 0;                   ///< times, each probability and each score's gradient
-  double query_sums = 0, key_sums = 0;  ///< times, what has been added up for a query, for a key
+  double factors = 0;     ///< a probability, and a score's gradient, before they are multiplied
+  double query_sums = 0;  ///< a query's gradient, as it is added up
+  double key_sums = 0;    ///< a key's, and a value's
 };
 
 struct Bounded {
   at::Tensor exact, allowed;  ///< in fp64; before it is rounded to the heads' type
 };
 struct ExactAttention {
-  Bounded out, dq, dk, dv;
+  Bounded out, logsumexp, dq, dk, dv;
 };
 ExactAttention exact_attention(const Heads& heads, const at::Tensor& dout, std::int64_t window,
                                Narrow narrow);

@@ -61,9 +61,6 @@ TEST_P(WidenedProducts, AreRoundedOnce) {
     out.fill_(NAN);
     widened_product_to(out, a, b, bias);
     expect_within(out, exact, static_cast<double>(sizes_.k + 1), terms);
-    const at::Tensor first = out.clone();
-    widened_product_to(out, a, b, bias);
-    EXPECT_TRUE(same_bits(out.contiguous(), first));
   });
   EXPECT_TRUE(wider.select(1, 0).isnan().all().item<bool>());
   EXPECT_TRUE(wider.narrow(1, sizes_.n + 1, 2).isnan().all().item<bool>());
@@ -105,8 +102,8 @@ TEST(Products, AreThoseOfTheirFactors) {
     const at::Tensor plain = at::mm(a.to(at::kDouble), b.to(at::kDouble));
     const at::Tensor off =
         at::mm(a.to(at::kDouble).abs(), b.to(at::kDouble).abs()) * (65 * unit(at::kFloat));
-    expect_within(product(a, b), plain, off);
     const double once_more = dtype == at::kFloat ? unit(dtype) : 2 * unit(dtype);
+    for_threads({1, 2, 3, 4}, [&] { expect_within(product(a, b), plain, off); });
     expect_within(product(a, b, bias), plain + wide_bias,
                   off + (plain.abs() + wide_bias.abs()) * once_more);
     EXPECT_EQ(product(a, b).scalar_type(), dtype);

@@ -8,15 +8,26 @@
 
 namespace sluice::model {
 
+/// Sets it back at its end.
+class NumberOfThreads {
+ public:
+  NumberOfThreads() = default;
+  ~NumberOfThreads() { at::set_num_threads(before_); }
+  NumberOfThreads(const NumberOfThreads&) = delete;
+  NumberOfThreads& operator=(const NumberOfThreads&) = delete;
+
+ private:
+  const int before_ = at::get_num_threads();
+};
+
 template <class Body>
 void for_threads(std::initializer_list<int> numbers, Body body) {
-  const int before = at::get_num_threads();
+  const NumberOfThreads restored;
   for (const int n : numbers) {
     SCOPED_TRACE(testing::Message() << "threads: " << n);
     at::set_num_threads(n);
     body();
   }
-  at::set_num_threads(before);
 }
 
 }  // namespace sluice::model
