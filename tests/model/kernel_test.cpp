@@ -47,13 +47,14 @@ Narrow narrow_of(const Heads& heads, std::int64_t window) {
   const std::int64_t seq = heads.q.size(2), group = heads.q.size(1) / heads.k.size(1);
   if (heads.q.scalar_type() == at::kFloat) return {};
   const bool is_cut = window > 0 && window < seq;
-  if (is_widened(heads.q)) return {0, is_cut ? 1.0 : 0.0, is_cut ? 1.0 : 0.0};
+  const std::int64_t more = is_cut ? 1 : 0;
+  if (is_widened(heads.q)) return {0, static_cast<double>(more), static_cast<double>(more)};
   const std::int64_t of_queries = seq / 512 + 1;
-  if (!is_cut)
-    return {1, static_cast<double>(of_queries), static_cast<double>(group * steps_of(seq))};
-  const std::int64_t of_keys = std::max(
-      steps_of(window + std::min<std::int64_t>(256, seq - window)), group * steps_of(window));
-  return {1, static_cast<double>(of_queries + 1), static_cast<double>(of_keys + 1)};
+  const std::int64_t of_keys =
+      is_cut ? std::max(steps_of(window + std::min<std::int64_t>(256, seq - window)),
+                        group * steps_of(window))
+             : group * steps_of(seq);
+  return {1, static_cast<double>(of_queries + more), static_cast<double>(of_keys + more)};
 }
 
 struct Results {
