@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <ostream>
 #include <tuple>
+#include <vector>
 
 #include "attention_oracle.h"
 #include "engine/model/products.h"
 #include "harness.h"
+#include "tests/support/extent.h"
 #include "threads.h"
 
 namespace sluice::model {
@@ -65,13 +67,14 @@ Results both_ways(const Heads& heads, const at::Tensor& dout, std::int64_t windo
   const Looked looked = look(heads, window);
   return {looked, look_backward(heads, looked, dout, window)};
 }
-bool same_bits(const Results& a, const Results& b) {
-  const auto same = [](const at::Tensor& one, const at::Tensor& other) {
-    return model::same_bits(one.contiguous(), other.contiguous());
+bool same(const Results& a, const Results& b) {
+  const auto same_tensor = [](const at::Tensor& one, const at::Tensor& other) {
+    return same_bits(one.contiguous(), other.contiguous());
   };
-  return same(a.looked.out, b.looked.out) && same(a.looked.logsumexp, b.looked.logsumexp) &&
-         same(a.gradients.q, b.gradients.q) && same(a.gradients.k, b.gradients.k) &&
-         same(a.gradients.v, b.gradients.v);
+  return same_tensor(a.looked.out, b.looked.out) &&
+         same_tensor(a.looked.logsumexp, b.looked.logsumexp) &&
+         same_tensor(a.gradients.q, b.gradients.q) && same_tensor(a.gradients.k, b.gradients.k) &&
+         same_tensor(a.gradients.v, b.gradients.v);
 }
 
 class Windows : public ::testing::TestWithParam<std::tuple<Tokens, at::ScalarType>> {
@@ -90,8 +93,14 @@ TEST_P(Windows, AgreeWithAllScoresAtOnceForEveryNumberOfThreads) {
     const Results got = both_ways(heads_, dout_, tokens_.window);
     expect_within(got.looked, got.gradients, exact);
     if (!device().is_cpu()) return;
-    EXPECT_TRUE(same_bits(got, both_ways(heads_, dout_, tokens_.window)));
+    EXPECT_TRUE(same(got, both_ways(heads_, dout_, tokens_.window)));
   });
+}
+
+std::vector<at::ScalarType> types() {
+  std::vector<at::ScalarType> some{at::kBFloat16, at::kFloat, at::kHalf};
+  some.resize(test::by_extent(3, 3, 1));
+  return some;
 }
 
 // The long ones are several blocks of queries and of keys, with a rest that is shorter or none
@@ -104,13 +113,13 @@ INSTANTIATE_TEST_SUITE_P(
                                      Tokens{300, 0, kHeads, kPackedDim}, Tokens{1100, 1},
                                      Tokens{1100, 3}, Tokens{1100, 257}, Tokens{1100, 332},
                                      Tokens{1100, 700}, Tokens{1100, 257, kHeads}),
-                     testing::Values(at::kFloat, at::kBFloat16, at::kHalf)));
+                     testing::ValuesIn(types())));
 
 TEST(Windows, OfAllTokensAreNone) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const Heads heads = random_heads({300, 0}, dtype);
     const at::Tensor of_all = look(heads, 300).out.contiguous();
-    EXPECT_TRUE(model::same_bits(of_all, look(heads, 0).out.contiguous())) << dtype;
+    EXPECT_TRUE(same_bits(of_all, look(heads, 0).out.contiguous())) << dtype;
   }
 }
 
@@ -140,8 +149,7 @@ TEST_P(OfDocuments, AgreeWithAllScoresOfEachAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, OfDocuments,
-                         testing::Combine(testing::Values(0, 40),
-                                          testing::Values(at::kFloat, at::kBFloat16, at::kHalf)));
+                         testing::Combine(testing::Values(0, 40), testing::ValuesIn(types())));
 
 }  // namespace
 }  // namespace sluice::model
