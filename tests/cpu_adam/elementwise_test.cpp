@@ -17,6 +17,15 @@ std::vector<double> norms(const Optimizer& adam, Gradient gradient, std::size_t 
   return partials;
 }
 
+std::vector<double> norms_of_oracle(std::span<const float> gradient) {
+  std::vector<double> partials;
+  for (std::size_t at = 0; at < gradient.size(); at += kGrainElems) {
+    const std::size_t count = std::min(kGrainElems, gradient.size() - at);
+    partials.push_back(oracle::sum_squares(gradient.subspan(at, count)));
+  }
+  return partials;
+}
+
 double norm_of(std::span<const double> partials) {
   return global_norm({&partials, 1});
 }
@@ -39,10 +48,7 @@ TEST_P(NormIsa, IsTheSameForEveryThreadCountAndForSpansCutAtGrains) {
   constexpr std::size_t kCount = 21 * kGrainElems + 99;
   const Problem p(kCount, 0, 3);
   const std::span<const float> all = p.gradient32.span();
-  std::vector<double> want;
-  for (std::size_t at = 0; at < kCount; at += kGrainElems) {
-    want.push_back(oracle::sum_squares(all.subspan(at, std::min(kGrainElems, kCount - at))));
-  }
+  const std::vector<double> want = norms_of_oracle(all);
   for (unsigned threads = 1; threads <= 4; ++threads) {
     const Optimizer adam = optimizer(GetParam(), threads);
     EXPECT_EQ(norms(adam, all, kCount), want) << threads << " threads";
@@ -60,12 +66,7 @@ TEST_P(NormIsa, OfEveryTypeIsTheSameForEveryThreadCount) {
   constexpr std::size_t kCount = 9 * kGrainElems + 99;
   const Problem p(kCount, 0, 4);
   for (const DType type : kTypes) {
-    const std::vector<float> all = wide_gradient(p, type);
-    std::vector<double> want;
-    for (std::size_t at = 0; at < kCount; at += kGrainElems) {
-      const std::size_t count = std::min(kGrainElems, kCount - at);
-      want.push_back(oracle::sum_squares(std::span(all).subspan(at, count)));
-    }
+    const std::vector<double> want = norms_of_oracle(wide_gradient(p, type));
     for (unsigned threads = 1; threads <= 4; ++threads) {
       const Optimizer adam = optimizer(GetParam(), threads);
       EXPECT_EQ(norms(adam, gradient_of(p, type), kCount), want) << threads << name_of(type);

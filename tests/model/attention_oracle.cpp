@@ -24,7 +24,7 @@ namespace {
 //   dq = scale * sum ds k   n u of sum |ds| |k|, and each time that it is rounded to 16 bits
 //   dk = scale * sum ds q   the same over queries, as dv = sum p y
 // Relative errors e1, e2, .. of what is multiplied make exp(e1 + e2 + ..) - 1 at most.
-constexpr double kUnit = 0x1p-24;
+const double kUnit = unit(at::kFloat);
 /// Keys that a kernel takes at a time, at the least.
 constexpr std::int64_t kFewestKeys = 32;
 
@@ -39,15 +39,8 @@ at::Tensor wide(const at::Tensor& t) {
   return t.detach().to(at::kDouble);
 }
 
-at::Tensor times(const at::Tensor& a, const at::Tensor& b) {
-  return at::matmul(a, b);
-}
 at::Tensor turned(const at::Tensor& t) {
   return t.transpose(2, 3);
-}
-
-at::Tensor grown(const at::Tensor& exponent) {
-  return exponent.expm1();
 }
 
 /// S, p and x, and what goes in without signs; [1, h, S, S] or [1, h, S, 1].
@@ -61,12 +54,12 @@ struct Between {
     if (window > 0) seen.triu_(1 - window);
     keys = static_cast<double>(window > 0 && window < seq ? window : seq);
     abs_q = q.abs(), abs_k = k.abs(), abs_v = v.abs(), abs_dy = dy.abs();
-    most_s = (times(abs_q, turned(abs_k)) * seen).amax({3}, /*keepdim=*/true) * scale;
-    const at::Tensor s = (times(q, turned(k)) * scale).masked_fill(seen == 0, -INFINITY);
+    most_s = (at::matmul(abs_q, turned(abs_k)) * seen).amax({3}, /*keepdim=*/true) * scale;
+    const at::Tensor s = (at::matmul(q, turned(k)) * scale).masked_fill(seen == 0, -INFINITY);
     p = s.softmax(-1);
     l = s.logsumexp(-1, /*keepdim=*/true);
-    x = times(dy, turned(v)) - (dy * out).sum(-1, /*keepdim=*/true);
-    most_x = times(abs_dy, turned(abs_v)) + (abs_dy * out.abs()).sum(-1, /*keepdim=*/true);
+    x = at::matmul(dy, turned(v)) - (dy * out).sum(-1, /*keepdim=*/true);
+    most_x = at::matmul(abs_dy, turned(abs_v)) + (abs_dy * out.abs()).sum(-1, /*keepdim=*/true);
   }
 
   double dims, scale, keys;
@@ -102,14 +95,15 @@ ExactAttention exact_group(const Heads& heads, const at::Tensor& dout, std::int6
   const Between b(heads, dout, out, window);
   const OfProbability of_p(b, dtype);
 
-  const at::Tensor of_out = grown(of_p.ahead + (b.keys * kUnit + unit_16)) * times(b.p, b.abs_v) +
-                            least * times(b.seen, b.abs_v);
+  const at::Tensor of_out =
+      (of_p.ahead + (b.keys * kUnit + unit_16)).expm1() * at::matmul(b.p, b.abs_v) +
+      least * at::matmul(b.seen, b.abs_v);
 
   const at::Tensor off_out = of_out + (out.abs() + of_out) * unit_16 + least;
   const at::Tensor in_x = (b.abs_dy * off_out).sum(-1, /*keepdim=*/true);
   const at::Tensor off_x = in_x + (b.dims + 2) * kUnit * (b.most_x + in_x);
   const at::Tensor of_factor = of_p.back + (2 * kUnit + narrow.factors * unit_16);
-  const at::Tensor off_p = b.p * grown(of_factor) + least * b.seen;
+  const at::Tensor off_p = b.p * of_factor.expm1() + least * b.seen;
   const at::Tensor off_ds = off_p * b.x.abs() + of_factor.exp() * b.p * off_x + least * b.seen;
 
   const double keys = b.keys, queries = keys * static_cast<double>(heads.q.size(1));
@@ -124,9 +118,9 @@ ExactAttention exact_group(const Heads& heads, const at::Tensor& dout, std::int6
   const double least_q = narrow.query_sums * least, least_k = narrow.key_sums * least;
   return {{out, of_out},
           {b.l, of_p.logsumexp},
-          {exact[0], b.scale * times(for_q, b.abs_k) + least_q},
-          {exact[1], over_heads(b.scale * times(for_k, b.abs_q)) + least_k},
-          {exact[2], over_heads(times(for_v, b.abs_dy)) + least_k}};
+          {exact[0], b.scale * at::matmul(for_q, b.abs_k) + least_q},
+          {exact[1], over_heads(b.scale * at::matmul(for_k, b.abs_q)) + least_k},
+          {exact[2], over_heads(at::matmul(for_v, b.abs_dy)) + least_k}};
 }
 
 Bounded unknown(const at::Tensor& like) {

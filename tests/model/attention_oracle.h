@@ -13,9 +13,9 @@ namespace sluice::model {
 /// What a way back in 16 bits rounds to 16 bits before it is done; nothing in fp32. Each is a
 /// number of times.
 struct Narrow {
-  double factors = 0;     ///< a probability, and a score's gradient, before they are multiplied
-  double query_sums = 0;  ///< a query's gradient, as it is added up
-  double key_sums = 0;    ///< a key's, and a value's
+  std::int64_t factors = 0;  ///< a probability, and a score's gradient, before they are multiplied
+  std::int64_t query_sums = 0;  ///< a query's gradient, as it is added up
+  std::int64_t key_sums = 0;    ///< a key's, and a value's
 };
 
 struct Bounded {

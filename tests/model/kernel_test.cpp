@@ -50,13 +50,13 @@ Narrow narrow_of(const Heads& heads, std::int64_t window) {
   if (heads.q.scalar_type() == at::kFloat) return {};
   const bool is_cut = window > 0 && window < seq;
   const std::int64_t more = is_cut ? 1 : 0;
-  if (is_widened(heads.q)) return {0, static_cast<double>(more), static_cast<double>(more)};
+  if (is_widened(heads.q)) return {0, more, more};
   const std::int64_t of_queries = seq / 512 + 1;
   const std::int64_t of_keys =
       is_cut ? std::max(steps_of(window + std::min<std::int64_t>(256, seq - window)),
                         group * steps_of(window))
              : group * steps_of(seq);
-  return {1, static_cast<double>(of_queries + more), static_cast<double>(of_keys + more)};
+  return {1, of_queries + more, of_keys + more};
 }
 
 struct Results {
@@ -126,24 +126,28 @@ TEST(Windows, OfAllTokensAreNone) {
 class OfDocuments : public ::testing::TestWithParam<std::tuple<std::int64_t, at::ScalarType>> {};
 
 TEST_P(OfDocuments, AgreeWithAllScoresOfEachAlone) {
-  const auto [window, dtype] = GetParam();
+  const auto& [window, dtype] = GetParam();
   constexpr std::int64_t kSeq = 300;
   const Heads heads = random_heads({kSeq, window}, dtype);
   const at::Tensor dout = random(heads.q.sizes(), dtype, 4);
   const Documents documents = places_of(document_positions(kSequences, kSeq)).documents;
   ASSERT_GT(documents.all.size(), std::size_t{2 * kSequences});
+  const auto part = [](const at::Tensor& t, const Document& d) {
+    return t.narrow(0, d.row, 1).narrow(2, d.begin, d.tokens);
+  };
+  std::vector<ExactAttention> exact;
+  for (const Document& d : documents.all) {
+    const Heads one{part(heads.q, d), part(heads.k, d), part(heads.v, d)};
+    exact.push_back(exact_attention(one, part(dout, d), window, narrow_of(one, window)));
+  }
   for_threads({1, 2, 3, 4}, [&] {
     const Looked looked = look(heads, documents, window);
     const Heads gradients = look_backward(heads, looked, dout, documents, window);
-    for (const auto& [row, begin, count] : documents.all) {
-      SCOPED_TRACE(testing::Message() << "row " << row << ", from " << begin);
-      const auto of = [row = row, begin = begin, count = count](const at::Tensor& t) {
-        return t.narrow(0, row, 1).narrow(2, begin, count);
-      };
-      const Heads one{of(heads.q), of(heads.k), of(heads.v)};
-      expect_within({of(looked.out), of(looked.logsumexp)},
-                    {of(gradients.q), of(gradients.k), of(gradients.v)},
-                    exact_attention(one, of(dout), window, narrow_of(one, window)));
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      const Document& d = documents.all[i];
+      SCOPED_TRACE(testing::Message() << "row " << d.row << ", from " << d.begin);
+      expect_within({part(looked.out, d), part(looked.logsumexp, d)},
+                    {part(gradients.q, d), part(gradients.k, d), part(gradients.v, d)}, exact[i]);
     }
   });
 }
