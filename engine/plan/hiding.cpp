@@ -28,9 +28,9 @@ struct Taken {
   Work work;
   std::set<prefetch::LaneId> lanes;
 
-  /// As it is when all of them are at it.
+  /// Of reads and writes at once, or in turn where they are in each other's way.
   Work seconds(const prefetch::Resource& resource) const {
-    const double gives = lanes.size() > 1 ? resource.shared : 1;
+    const double gives = lanes.size() > 1 ? std::max(1.0, resource.shared) : 1;
     return {work.once / gives, work.each / gives};
   }
 };

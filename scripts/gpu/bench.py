@@ -14,7 +14,7 @@ import training
 # How many layers of the shape fit is found out before, at the most of these tokens.
 SWEEP = [16384, 4096, 32768, 65536, 8192, 2048]
 WANTED = {
-    "1.5b": {"hbm": [16384, 4096, 65536], "dram": SWEEP},
+    "1.5b": {"hbm": [16384, 4096, 65536], "dram": SWEEP, "nvme": [16384]},
     "8b": {"hbm": [16384, 4096], "dram": SWEEP},
     "14b": {"dram": [65536], "nvme": [65536]},
     "largest": {"state": [16384], "nvme": [16384]},

@@ -59,7 +59,7 @@ TEST(Hiding, TakesSoManyMicroBatchesAsComputeForAsLong) {
   // Both directions at once: half as long.
   EXPECT_DOUBLE_EQ(hiding_of(moves, 2).drives_s, 3);
   EXPECT_DOUBLE_EQ(hiding_of(moves, 2).tokens.value(), 3 * 8);
-  EXPECT_DOUBLE_EQ(hiding_of(moves, 0.75).drives_s, 8) << "they are in each other's way";
+  EXPECT_DOUBLE_EQ(hiding_of(moves, 0.75).drives_s, 6) << "in turn: else in each other's way";
 }
 
 TEST(Hiding, CountsWhatEachMicroBatchMoves) {
