@@ -7,6 +7,8 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <random>
+#include <span>
 #include <stop_token>
 #include <thread>
 
@@ -40,6 +42,15 @@ constexpr double kLeastOverlap = 0.25;
 /// A drive that takes longer than this for each of two requests is not asked for several.
 constexpr double kSlowSeconds = 0.1;
 
+/// Of which a drive that compresses can make no less.
+void fill_with_noise(std::span<std::byte> memory) {
+  std::mt19937_64 words;
+  for (; !memory.empty(); memory = memory.subspan(sizeof(std::uint64_t))) {
+    const std::uint64_t word = words();
+    std::memcpy(memory.data(), &word, sizeof word);
+  }
+}
+
 /// One file on one path, and what it is filled with.
 class Look {
  public:
@@ -48,7 +59,7 @@ class Look {
         slots_(std::min(most_, kMostMemory) / 2),
         memory_(allocate_aligned(2 * slots_ * kLookedAt)),
         file_(open_unnamed(nearest_existing(path), options.direct)) {
-    std::memset(memory_.get(), 1, 2 * slots_ * kLookedAt);
+    fill_with_noise({memory_.get(), 2 * slots_ * kLookedAt});
     file_.preallocate(most_ * kLookedAt);
     queue_ = make_queue(options, file_.caching());
   }

@@ -2,7 +2,7 @@
 ///
 ///   ops [FAMILY [TOKENS [DTYPE [THREADS [ROUNDS]]]]]    gpt2 512 bf16, all cores, 15
 ///
-/// gpt2 has the shape of GPT-2's 124M, llama that of 200M; rows of 256 tokens; dtypes bf16, fp32.
+/// gpt2 has the shape of GPT-2's 124M, llama one of 220M; rows of 256 tokens; dtypes bf16, fp32.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>

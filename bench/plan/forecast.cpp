@@ -94,6 +94,9 @@ struct Case {
     return fmt::format("{}/{}/{}{}{}", shape.name, placement.name, tokens.name,
                        tight ? "/tight" : "", serial ? "/serial" : "");
   }
+  bool overlaps_drive() const {
+    return execution == train::Execution::kOverlapped && name().find("nvme") != std::string::npos;
+  }
 };
 
 std::vector<Case> cases() {
@@ -299,7 +302,7 @@ void bench(const std::string& part, const std::string& folder, int rounds) {
   log::set_level(log::Level::kWarning);
   fmt::print("{:<30} {:>8} {:>8} {:>8} {:<12} {:>6} {}\n", "run", "forecast", "step s", "error",
              "bound", "again", "bytes");
-  Errors errors, alike;
+  Errors errors, alike, on_drive;
   std::vector<Case> wanted;
   for (int round = 0; round < rounds; ++round) {
     std::ranges::copy_if(cases(), std::back_inserter(wanted),
@@ -311,11 +314,13 @@ void bench(const std::string& part, const std::string& folder, int rounds) {
     const Ran ran = run(of, part.empty() ? Detail::kStep : Detail::kOps, folder);
     errors.add(of.name(), ran.error());
     if (std::abs(ran.moved) <= kAlike) alike.add(of.name(), ran.error());
+    if (of.overlaps_drive()) on_drive.add(of.name(), ran.error());
     hold = hold && ran.bytes_hold;
   }
   errors.sum_up("runs");
   alike.sum_up(fmt::format("runs of which as much was forecast again after the run, within {:.0f}%",
                            100 * kAlike));
+  on_drive.sum_up("overlapped runs that use the drive");
   fmt::print("bytes {}\n", hold ? "as planned" : "NOT AS PLANNED");
 }
 
@@ -326,6 +331,6 @@ int main(int argc, char** argv) {
   return sluice::run_bench([&] {
     sluice::bench(argc > 1 ? argv[1] : "",
                   argc > 2 ? std::string(argv[2]) + "/forecast" : "runs/forecast",
-                  argc > 3 ? std::stoi(argv[3]) : 1);
+                  argc > 3 ? sluice::count_of(argv[3]) : 1);
   });
 }

@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,16 @@ class Scratch {
  private:
   std::string path_;
 };
+
+/// An argument that says how many.
+inline int count_of(const std::string& argument) {
+  int count = 0;
+  const char* const end = argument.data() + argument.size();
+  const auto [stopped, error] = std::from_chars(argument.data(), end, count);
+  SLUICE_CHECK(error == std::errc{} && stopped == end && count > 0, kConfig,
+               fmt::format("'{}' is no number of 1 or more", argument));
+  return count;
+}
 
 /// `bench` in a process that is made for it; the exit code.
 template <class Bench>

@@ -216,7 +216,7 @@ int main(int argc, char** argv) {
   return sluice::run_bench(
       argc, argv, "FOLDER [ROUNDS [LAYERS]]", [&](const auto& folder, const auto& more) {
         sluice::compare(std::filesystem::absolute(folder).string(),
-                        more.empty() ? 5 : std::stoi(more[0]),
-                        more.size() < 2 ? sluice::kDrawnLayers : std::stoi(more[1]));
+                        more.empty() ? 5 : sluice::count_of(more[0]),
+                        more.size() < 2 ? sluice::kDrawnLayers : sluice::count_of(more[1]));
       });
 }

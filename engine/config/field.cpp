@@ -219,8 +219,9 @@ std::vector<Field> machine_fields() {
           "its logits where there is room, with every_layer it makes them twice",
           &C::zero_optimization, &schedule::Options::recompute),
       key("cpu_adam.threads", or_auto(integer<unsigned>(1, cpu_adam::kMaxThreads)),
-          "Threads of the optimizer. auto takes one per core of the affinity mask, or of the "
-          "cgroup's quota",
+          "Threads of the optimizer, and of what the host does before the first step and after "
+          "the last: first values, the pools' pages, final weights. auto takes one per core of "
+          "the affinity mask, or of the cgroup's quota",
           &C::cpu_adam, &P::threads),
       key("cpu_adam.isa",
           choice<Isa>({{"auto", Isa::kAuto},

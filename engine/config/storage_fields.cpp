@@ -107,11 +107,13 @@ std::vector<Field> aio_fields() {
 }
 
 std::vector<Field> limit_fields() {
-  return {key("limits.max_write_total", or_null(size(1_B, kMostBytes, 1_B)),
-              "The most that a run may write to the nvme tier, which wears drives. It ends before "
-              "the step that would write more, with its weights; null is no limit. The look at "
-              "the drives before the first step, up to 4 s of writing on each, is not counted",
-              &Config::limits, &train::LimitOptions::max_write_total)};
+  return {
+      key("limits.max_write_total", or_null(size(1_B, kMostBytes, 1_B)),
+          "The most that a run may write to the nvme tier, which wears drives. It ends before "
+          "the step that would write more, with its weights; null is no limit. The look at "
+          "the drives before the first step, some 4 s of writing on each, up to 11 s on one that "
+          "does not hold still, is not counted",
+          &Config::limits, &train::LimitOptions::max_write_total)};
 }
 
 std::vector<Field> watchdog_fields() {

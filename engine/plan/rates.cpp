@@ -55,9 +55,10 @@ void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Ra
   lane.in_flight_s = rates.nvme_in_flight / lane.bytes_per_second;
   const double other = (direction == kReads ? rates.nvme_write : rates.nvme_read).alone;
   if (other > 0 && other < t.alone) lane.weight = other / t.alone;
+  const double passes = rates.checks > 0 ? 2 : 1;  // through memory: a check reads it all, too
   lane.demands = {{kDrives, drives * transferring},
                   {direction, drives * transferring},
-                  dram(t.alone * transferring, rates),
+                  dram(passes * lane.bytes_per_second, rates),
                   {kCores, rates.check_cores * (1 - transferring)}};
 }
 
@@ -76,7 +77,8 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   const auto lane = [&](LaneKind kind) -> LaneCost& { return cost.lanes[schedule::lane_of(kind)]; };
   lane(LaneKind::kCompute).flops_per_second = rates.flops;
   lane(LaneKind::kCompute).bytes_per_second = rates.device_sums;
-  lane(LaneKind::kCompute).demands = {{kCores, rates.compute_cores}};
+  const double summed = rates.compute_cores > 0 ? kSumTraffic * rates.device_sums : 0;
+  lane(LaneKind::kCompute).demands = {{kCores, rates.compute_cores}, dram(summed, rates)};
   for (const LaneKind direction : {LaneKind::kHostToDevice, LaneKind::kDeviceToHost}) {
     lane(direction).bytes_per_second = rates.copy;
     lane(direction).demands = {{kCores, rates.copy_cores},

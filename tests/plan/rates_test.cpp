@@ -97,6 +97,7 @@ TEST(Rates, WhateverMovesBytesOfHostMemoryTakesItsPartOfIt) {
   rates.dram = 20e9;
   rates.adam = 15e9;
   rates.sums = 4e9;
+  rates.device_sums = 8e9;
   rates.copy = 5e9;
   rates.copy_ends = 2;
   rates.nvme_read = {2e9, 2e9};
@@ -112,14 +113,19 @@ TEST(Rates, WhateverMovesBytesOfHostMemoryTakesItsPartOfIt) {
   };
   EXPECT_DOUBLE_EQ(share(OpId::kAdam, LaneKind::kCpu), 0.75);
   EXPECT_DOUBLE_EQ(share(OpId::kAccumulate, LaneKind::kCpu), 1.5 * 0.2);
+  EXPECT_DOUBLE_EQ(share(OpId::kAccumulate, LaneKind::kCompute), 0) << "a device's own memory";
   EXPECT_DOUBLE_EQ(share(OpId::kFetchWeights, LaneKind::kHostToDevice), 0.5);
   EXPECT_DOUBLE_EQ(share(OpId::kReadState, LaneKind::kNvmeRead), 0.1);
   EXPECT_DOUBLE_EQ(share(OpId::kHeadTrain, LaneKind::kCompute), 0.05);
   EXPECT_DOUBLE_EQ(share(OpId::kLayerForward, LaneKind::kCompute), 0) << "not known";
+  rates.checks = 2e9;
+  EXPECT_DOUBLE_EQ(share(OpId::kReadState, LaneKind::kNvmeRead), 2 * 0.05) << "half as fast";
   rates.adam = 30e9;
   EXPECT_DOUBLE_EQ(share(OpId::kAdam, LaneKind::kCpu), 1) << "out of a cache, in part";
   rates.updates = LaneKind::kCompute;
   EXPECT_DOUBLE_EQ(share(OpId::kAdam, LaneKind::kCompute), 0) << "a device's own memory";
+  rates.compute_cores = 1;
+  EXPECT_DOUBLE_EQ(share(OpId::kAccumulate, LaneKind::kCompute), 1.5 * 0.4) << "the host's";
   rates.dram = 0;
   EXPECT_DOUBLE_EQ(share(OpId::kFetchWeights, LaneKind::kHostToDevice), 0);
 }
