@@ -89,7 +89,7 @@ class Parts:
         for number, part in enumerate(self.in_turn()):
             left = deadline.left()
             if number > 0 and left < part.need:
-                break
+                continue
             whole = left >= LONGEST or self.status(part.name) == "cut"
             self.take(part, min(left, LONGEST), whole)
         return self.code()

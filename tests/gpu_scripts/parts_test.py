@@ -64,6 +64,15 @@ class PartsOfAFolder(scripts.Case):
         self.assertEqual(self.work("a", "b", most=100, need=200), (parts.LEFT, ["a"]))
         self.assertEqual(self.work("a", "b", most=100, need=200), (parts.OK, ["b"]))
 
+    def test_a_part_that_has_its_time_is_begun_behind_one_that_has_not(self):
+        every = [part for name, need in (("a", 0), ("b", 200), ("c", 0))
+                 for part in self.parts(name, need=need).parts]
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(parts.Parts(self.out, every).work(100), parts.LEFT)
+            self.assertEqual([name for name, _ in self.ran], ["a", "c"])
+            self.assertEqual(parts.Parts(self.out, every).work(100), parts.OK)
+        self.assertEqual([name for name, _ in self.ran], ["a", "c", "b"])
+
     def test_no_part_may_take_longer_than_one_may(self):
         self.work("a", most=10000)
         self.assertEqual(self.ran, [("a", parts.LONGEST)])
