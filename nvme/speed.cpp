@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <deque>
 #include <future>
 #include <map>
 #include <memory>
-#include <random>
-#include <span>
 #include <stop_token>
 #include <thread>
 
@@ -16,6 +13,7 @@
 #include "nvme/aligned.h"
 #include "nvme/filesystem.h"
 #include "nvme/io_queue.h"
+#include "nvme/noise.h"
 #include "nvme/store.h"
 
 namespace sluice::nvme {
@@ -42,15 +40,6 @@ constexpr double kLeastOverlap = 0.25;
 /// A drive that takes longer than this for each of two requests is not asked for several.
 constexpr double kSlowSeconds = 0.1;
 
-/// Of which a drive that compresses can make no less.
-void fill_with_noise(std::span<std::byte> memory) {
-  std::mt19937_64 words;
-  for (; !memory.empty(); memory = memory.subspan(sizeof(std::uint64_t))) {
-    const std::uint64_t word = words();
-    std::memcpy(memory.data(), &word, sizeof word);
-  }
-}
-
 /// One file on one path, and what it is filled with.
 class Look {
  public:
@@ -59,7 +48,7 @@ class Look {
         slots_(std::min(most_, kMostMemory) / 2),
         memory_(allocate_aligned(2 * slots_ * kLookedAt)),
         file_(open_unnamed(nearest_existing(path), options.direct)) {
-    fill_with_noise({memory_.get(), 2 * slots_ * kLookedAt});
+    fill_with_noise({memory_.get(), 2 * slots_ * kLookedAt}, 1);
     file_.preallocate(most_ * kLookedAt);
     queue_ = make_queue(options, file_.caching());
   }

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <random>
+
+#include "nvme/noise.h"
 
 namespace sluice::bench {
 
@@ -11,11 +12,7 @@ Pattern::Pattern(Bytes bytes, Bytes period, std::uint64_t seed)
       seed_(seed),
       noise_(nvme::allocate_aligned(period)),
       writes_(bytes / kAlignment, 0) {
-  std::mt19937_64 random(seed);
-  for (Bytes at = 0; at < period; at += sizeof(std::uint64_t)) {
-    const std::uint64_t word = random();
-    std::memcpy(noise_.get() + at, &word, sizeof(word));
-  }
+  nvme::fill_with_noise({noise_.get(), period}, seed);
 }
 
 void Pattern::fill(std::span<std::byte> memory) const {

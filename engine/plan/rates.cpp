@@ -65,8 +65,9 @@ void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Ra
 }  // namespace
 
 CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
+  const bool device_is_host = rates.compute_cores > 0;
   CostModel cost;
-  cost.resources = {{"cores", rates.compute_cores > 0 ? rates.shared_cores : 1.0},
+  cost.resources = {{"cores", device_is_host ? rates.shared_cores : 1.0},
                     {"host memory"},
                     {"drives", rates.nvme_overlap},
                     {"reads of drives"},
@@ -77,7 +78,7 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   const auto lane = [&](LaneKind kind) -> LaneCost& { return cost.lanes[schedule::lane_of(kind)]; };
   lane(LaneKind::kCompute).flops_per_second = rates.flops;
   lane(LaneKind::kCompute).bytes_per_second = rates.device_sums;
-  const double summed = rates.compute_cores > 0 ? kSumTraffic * rates.device_sums : 0;
+  const double summed = device_is_host ? kSumTraffic * rates.device_sums : 0;
   lane(LaneKind::kCompute).demands = {{kCores, rates.compute_cores}, dram(summed, rates)};
   for (const LaneKind direction : {LaneKind::kHostToDevice, LaneKind::kDeviceToHost}) {
     lane(direction).bytes_per_second = rates.copy;
@@ -97,7 +98,7 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   };
   const bool by_host = rates.updates == LaneKind::kCpu;
   rate_of(OpId::kAdam, by_host ? rates.cpu_cores : rates.compute_cores,
-          by_host || rates.compute_cores > 0 ? rates.adam : 0, {rates.adam, 0, rates.op_s});
+          by_host || device_is_host ? rates.adam : 0, {rates.adam, 0, rates.op_s});
   rate_of(OpId::kInitState, rates.cpu_cores, rates.first_values,
           {rates.first_values, 0, rates.op_s});
   for (const auto& [id, rate] : rates.compute) {

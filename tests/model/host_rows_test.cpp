@@ -191,23 +191,25 @@ TEST(HostRows, ARowOfATableSumsItsPlacesInAscendingOrder) {
     for (const std::int64_t width : kRowWidths) {
       const at::Tensor ids = random_tokens({kPlaces}, 40, 1);
       const at::Tensor dx = random({kPlaces, width}, dtype, 2), terms = dx.to(at::kDouble);
-      const at::Tensor sum = at::zeros({50, width}, at::kFloat);
+      const at::Tensor sum = at::zeros({50, width}, at::kFloat), none = sum.to(at::kDouble);
+      const at::Tensor exact = none.index_add(0, ids, terms);
+      const at::Tensor made_of = none.index_add(0, ids, terms.abs());
       for (std::int64_t i = 0; i < kPlaces; ++i)
         sum[ids[i].item<std::int64_t>()] += dx[i].to(at::kFloat);
-      const at::Tensor exact = at::zeros({50, width}, at::kDouble);
       const double most = static_cast<double>(at::bincount(ids).max().item<std::int64_t>());
       on_every_isa({1, 2, 3, 4}, [&] {
         const at::Tensor out = poisoned({50, width}, dtype);
         look_up_backward(ids, dx, out);
         EXPECT_TRUE(same_bits(out, sum.to(dtype)));
-        expect_within(out, exact.index_add(0, ids, terms), most,
-                      exact.index_add(0, ids, terms.abs()));
+        expect_within(out, exact, most, made_of);
         const at::Tensor looked = poisoned({kPlaces, width}, dtype);
         look_up({out, ids}, {}, looked);
-        EXPECT_TRUE(same_bits(looked, out.index_select(0, ids)));
+        const at::Tensor picked = out.index_select(0, ids);
+        EXPECT_TRUE(same_bits(looked, picked));
         look_up({out, ids}, {dx, at::arange(kPlaces)}, looked);
-        const at::Tensor of_table = out.to(at::kDouble).index_select(0, ids);
-        expect_within(looked, of_table + terms, 1, of_table + terms);
+        EXPECT_TRUE(same_bits(looked, (picked.to(at::kFloat) + dx.to(at::kFloat)).to(dtype)));
+        const at::Tensor both = picked.to(at::kDouble) + terms;
+        expect_within(looked, both, 1, both);
       });
     }
   }
