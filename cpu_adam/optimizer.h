@@ -81,7 +81,7 @@ using Published = std::variant<std::monostate, std::span<float>, std::span<Bf16>
 class Optimizer {
  public:
   /// With `stores: auto` a probe runs first, unless the instruction set has no streaming stores:
-  /// some 20 ms, and 32 MiB for that long.
+  /// some 50 ms, and twice the last cache, up to 256 MiB, for that long.
   explicit Optimizer(const Options& options);
   ~Optimizer();
   Optimizer(Optimizer&&) noexcept;

@@ -1,5 +1,6 @@
-/// What the nvme tier moves per second, as a run uses it: requests of 32 MiB, a few at a time in
-/// each direction, striped over the folders by their speeds.
+/// What the nvme tier moves per second, through what a run uses: requests of 32 MiB, a few at a
+/// time in each direction, striped over the folders by their speeds, with 32 blocks of each under
+/// way (a run has aio.queue_depth of them).
 ///
 ///   drive SECONDS io_uring|libaio|threads read|write|mixed FOLDER...
 ///

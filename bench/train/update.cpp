@@ -60,7 +60,7 @@ CostModel pcie5() {
   plan::Rates rates;
   rates.flops = 600e12;
   rates.copy = 55e9;
-  rates.adam = rates.sums = 200e9;
+  rates.adam = rates.sums = rates.norms = 200e9;
   rates.nvme_read = {6.5e9, 6.5e9};
   rates.nvme_write = {5e9, 5e9};
   return plan::cost_model(rates, schedule::make_lanes());
@@ -229,7 +229,7 @@ plan::Rates rates_of(const train::Session& session, const Trace& trace) {
   }
   plan::Rates rates;
   rates.adam = rates.first_values = bytes.at(OpId::kAdam) / seconds.at(OpId::kAdam);
-  rates.sums = bytes.at(OpId::kNorm) / seconds.at(OpId::kNorm);
+  rates.sums = rates.norms = bytes.at(OpId::kNorm) / seconds.at(OpId::kNorm);
   rates.copy = (bytes.at(OpId::kPublish) + bytes.at(OpId::kOffloadGradient)) /
                (seconds.at(OpId::kPublish) + seconds.at(OpId::kOffloadGradient));
   for (const auto& [id, sum] : seconds) {

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A queue of transfers wants about as much of it: 32 of 1 MiB each way.
+// A queue of transfers wants as much of it at the most that is of use: 32 of 1 MiB each way.
 constexpr Bytes kLocked = 64_MiB;
 // Files of a model in many pieces, of the data, and of the run.
 constexpr rlim_t kOpenFiles = 1024;

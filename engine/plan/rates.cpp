@@ -25,7 +25,8 @@ enum Resource : std::uint32_t {
   kWrites
 };
 
-/// Of a sum: it and the contribution are read, and it is written; ops count the sum twice.
+/// Of a sum: it and the contribution are read, and it is written; ops count the sum twice. Of
+/// contributions of 16 bits it is 1.25.
 constexpr double kSumTraffic = 1.5;
 
 /// Rates that lie no further apart are one.
@@ -43,7 +44,8 @@ std::uint32_t at_once(double share) {
 
 /// A transfer, and before or behind it its check, which takes a core and leaves the drives to
 /// others meanwhile. Both directions have as many requests at the drives (nvme::Backlog), so both
-/// get as many bytes; what the drives have already is not overtaken by what is shorter.
+/// get as many bytes, by their weights and by set_drives(); what the drives have already is not
+/// overtaken by what is shorter.
 void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Rates& rates) {
   if (t.alone <= 0) return;  // not measured
   const double drives = t.together > t.alone ? t.alone / t.together : 1.0;
@@ -60,6 +62,15 @@ void set_drive(LaneCost& lane, const Throughput& t, Resource direction, const Ra
                   {direction, drives * transferring},
                   dram(passes * lane.bytes_per_second, rates),
                   {kCores, rates.check_cores * (1 - transferring)}};
+}
+
+/// With as many transfers of each direction worked on: were it one of reads and two of writes,
+/// those would get twice the bytes.
+void set_drives(LaneCost& read, LaneCost& write, const Rates& rates) {
+  set_drive(read, rates.nvme_read, kReads, rates);
+  set_drive(write, rates.nvme_write, kWrites, rates);
+  if (rates.nvme_read.alone <= 0 || rates.nvme_write.alone <= 0) return;
+  read.at_once = write.at_once = std::max(read.at_once, write.at_once);
 }
 
 }  // namespace
@@ -86,8 +97,7 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
                                dram(rates.copy * rates.copy_ends, rates)};
     lane(direction).at_once = 1;  // copies of one direction stand on one stream
   }
-  set_drive(lane(LaneKind::kNvmeRead), rates.nvme_read, kReads, rates);
-  set_drive(lane(LaneKind::kNvmeWrite), rates.nvme_write, kWrites, rates);
+  set_drives(lane(LaneKind::kNvmeRead), lane(LaneKind::kNvmeWrite), rates);
   lane(LaneKind::kCpu).bytes_per_second = rates.sums;
   lane(LaneKind::kCpu).demands = {{kCores, rates.cpu_cores}, dram(kSumTraffic * rates.sums, rates)};
 
@@ -99,6 +109,9 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   const bool by_host = rates.updates == LaneKind::kCpu;
   rate_of(OpId::kAdam, by_host ? rates.cpu_cores : rates.compute_cores,
           by_host || device_is_host ? rates.adam : 0, {rates.adam, 0, rates.op_s});
+  const bool read_by_host = rates.gradients == LaneKind::kCpu;
+  rate_of(OpId::kNorm, read_by_host ? rates.cpu_cores : rates.compute_cores,
+          read_by_host || device_is_host ? rates.norms : 0, {rates.norms, 0, rates.op_s});
   rate_of(OpId::kInitState, rates.cpu_cores, rates.first_values,
           {rates.first_values, 0, rates.op_s});
   for (const auto& [id, rate] : rates.compute) {

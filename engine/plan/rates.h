@@ -25,9 +25,11 @@ struct Rates {
   double adam = 8e9;          ///< bytes per second, as ops count them, where the optimizer works
   schedule::LaneKind updates = schedule::LaneKind::kCpu;  ///< there
   double first_values = 8e9;  ///< the same of `init state`, which is the host's
-  double sums = 8e9;          ///< of sums and norms of gradients on the host
+  double sums = 8e9;          ///< of sums of gradients on the host
   double device_sums = 8e9;   ///< likewise on the compute lane
-  double flops = 1e11;        ///< of compute ops that are not in `compute`
+  double norms = 8e9;         ///< of gradients, where they lie
+  schedule::LaneKind gradients = schedule::LaneKind::kCpu;  ///< there
+  double flops = 1e11;                               ///< of compute ops that are not in `compute`
   std::map<schedule::OpId, prefetch::Rate> compute;  ///< by op, as measured
   std::map<schedule::OpId, double> traffic;  ///< bytes per second of host memory that they take
   double dram = 0;      ///< that host memory gives; 0: not measured, nobody waits for it

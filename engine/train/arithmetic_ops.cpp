@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <span>
+#include <type_traits>
 #include <variant>
 
 #include "engine/base/error.h"
@@ -14,24 +15,6 @@ using schedule::Operand;
 using schedule::OpId;
 
 namespace {
-
-cpu_adam::Gradient values_of(OpBytes::Bytes bytes, DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return OpBytes::as<const float>(bytes);
-    case DType::kBf16:
-      return OpBytes::as<const Bf16>(bytes);
-    case DType::kF16:
-      return OpBytes::as<const Fp16>(bytes);
-  }
-  throw Error(Errc::kLogic, "a gradient of no dtype");
-}
-
-/// Elements [first, first + elems).
-cpu_adam::Gradient part(const cpu_adam::Gradient& all, std::uint64_t first, std::uint64_t elems) {
-  return std::visit([&](auto span) -> cpu_adam::Gradient { return span.subspan(first, elems); },
-                    all);
-}
 
 cpu_adam::Mode mode_of(OptimizerType type) {
   switch (type) {
@@ -45,6 +28,46 @@ cpu_adam::Mode mode_of(OptimizerType type) {
 
 }  // namespace
 
+cpu_adam::Gradient as_gradient(OpBytes::Bytes bytes, DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return OpBytes::as<const float>(bytes);
+    case DType::kBf16:
+      return OpBytes::as<const Bf16>(bytes);
+    case DType::kF16:
+      return OpBytes::as<const Fp16>(bytes);
+  }
+  throw Error(Errc::kLogic, "a gradient of no dtype");
+}
+
+cpu_adam::Published as_weights(OpBytes::Bytes bytes, DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return OpBytes::as<float>(bytes);
+    case DType::kBf16:
+      return OpBytes::as<Bf16>(bytes);
+    case DType::kF16:
+      return OpBytes::as<Fp16>(bytes);
+  }
+  throw Error(Errc::kLogic, "weights of no dtype");
+}
+
+cpu_adam::Gradient part(const cpu_adam::Gradient& all, std::uint64_t first, std::uint64_t elems) {
+  return std::visit([&](auto span) -> cpu_adam::Gradient { return span.subspan(first, elems); },
+                    all);
+}
+
+cpu_adam::Published part(const cpu_adam::Published& all, std::uint64_t first, std::uint64_t elems) {
+  const auto subspan = [&](const auto& span) -> cpu_adam::Published {
+    if constexpr (std::is_same_v<decltype(span), const std::monostate&>) {
+      return span;
+    } else {
+      return span.subspan(first, elems);
+    }
+  };
+  return std::visit(subspan, all);
+}
+
 cpu_adam::State state_of(const OpBytes& op) {
   const auto all = op.values<float>(Operand::kState);
   const std::size_t n = all.size() / 3;
@@ -53,20 +76,12 @@ cpu_adam::State state_of(const OpBytes& op) {
 
 cpu_adam::Published fresh_of(const OpBytes& op, DType dtype, std::uint64_t first,
                              std::uint64_t elems) {
-  switch (dtype) {
-    case DType::kF32:
-      return op.values<float>(Operand::kFresh).subspan(first, elems);
-    case DType::kBf16:
-      return op.values<Bf16>(Operand::kFresh).subspan(first, elems);
-    case DType::kF16:
-      return op.values<Fp16>(Operand::kFresh).subspan(first, elems);
-  }
-  throw Error(Errc::kLogic, "weights of no dtype");
+  return part(as_weights(op[Operand::kFresh], dtype), first, elems);
 }
 
 template <class Arithmetic>
 void ArithmeticOps::run_by(const Arithmetic& arithmetic, const OpBytes& op) const {
-  const auto contribution = [&] { return values_of(op[Operand::kContribution], setup_.compute); };
+  const auto contribution = [&] { return as_gradient(op[Operand::kContribution], setup_.compute); };
   const auto sum = [&] { return op.values<float>(Operand::kSum); };
   switch (op.id) {
     case OpId::kStartSum:
@@ -86,7 +101,7 @@ void ArithmeticOps::run_by(const Arithmetic& arithmetic, const OpBytes& op) cons
 }
 
 cpu_adam::Gradient ArithmeticOps::gradient(const OpBytes& op) const {
-  return values_of(op[Operand::kGradient], routes_[index(op.where.segment)].dtype);
+  return as_gradient(op[Operand::kGradient], routes_[index(op.where.segment)].dtype);
 }
 
 template <class Arithmetic>

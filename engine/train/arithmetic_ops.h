@@ -16,6 +16,13 @@
 
 namespace sluice::train {
 
+/// Bytes as the values of this type.
+cpu_adam::Gradient as_gradient(OpBytes::Bytes bytes, DType dtype);
+cpu_adam::Published as_weights(OpBytes::Bytes bytes, DType dtype);
+/// Elements [first, first + elems).
+cpu_adam::Gradient part(const cpu_adam::Gradient& all, std::uint64_t first, std::uint64_t elems);
+cpu_adam::Published part(const cpu_adam::Published& all, std::uint64_t first, std::uint64_t elems);
+
 /// Master, m and v of a chunk, which lie one after the other.
 cpu_adam::State state_of(const OpBytes& op);
 /// New weights: elements [first, first + elems) of the chunk.

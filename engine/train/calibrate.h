@@ -1,9 +1,10 @@
 /// A short look at the machine before the plan: copies, Adam, sums, memory, drives. What it finds
 /// chooses sizes, never bits.
 ///
-/// All of it works on more memory than caches hold, if the run does, as far as 2 GiB are more.
-/// What does not agree is tried again, but a layer beside an update, which has three rounds; of
-/// what processors do each time is as it is where their quota is used up (timing.h).
+/// All of it works on more memory than caches hold, if the run does, as far as 2 GiB are more, and
+/// on values of the run's types.
+/// What does not agree is tried again, but a layer beside an update, which has two rounds or three;
+/// of what processors do each time is as it is where their quota is used up (timing.h).
 ///
 /// Thread  one, before the run, which starts others: an update beside a layer, reads beside writes,
 ///         and an update beside both where the host makes it. A second or two where cores move
@@ -32,7 +33,7 @@ namespace sluice::train {
 
 /// In seconds.
 struct ArithmeticTimings {
-  double update = 0, sum = 0;
+  double update = 0, sum = 0, norm = 0;
 };
 
 /// Of two works that go on at once, as parts of what they are alone.
@@ -45,13 +46,14 @@ struct Timings {
   Bytes copied = 0;
   double copy = 0;        ///< of so many bytes to the device; 0: not looked at
   double check = 0;       ///< the same, of as many by one thread
-  std::size_t elems = 0;  ///< updated and summed
+  std::size_t elems = 0;  ///< updated, summed, and squared
   ArithmeticTimings host = {};
   std::optional<ArithmeticTimings> device = {};  ///< where it has any to do
   Bytes touched = 0;
   double touch = 0;                 ///< each of so many bytes read and written; 0: not looked at
   std::optional<Paces> paces = {};  ///< of a layer, and the update beside it
   std::optional<nvme::Speed> drives = {};  ///< bytes per second of all together
+  DType gradient = DType::kF32;            ///< of what was updated and squared
 };
 
 /// So much memory is worked on: eight times what caches hold, but no more than the run has itself,
@@ -62,9 +64,17 @@ Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available);
 /// they hold. Where a run has less, most of it stays there between steps too.
 Bytes cleared_by(Bytes last_cache, Bytes of_run, Bytes available);
 
-/// The rates that follow, for an optimizer that works here or there. What was not looked at keeps
-/// its default.
-plan::Rates rates_of(const Timings& timings, bool updates_on_device);
+/// What works there, and not on the host.
+struct OnDevice {
+  bool updates = false;    ///< the optimizer
+  bool gradients = false;  ///< who reads the step's gradients for their norms
+};
+
+/// The rates that follow. What was not looked at keeps its default.
+plan::Rates rates_of(const Timings& timings, const OnDevice& on_device);
+
+/// The type of most elements of the gradient: a tied table's is a sum.
+DType updates_read(const schedule::Setup& setup);
 
 /// What cores give to two works at once that use such shares of them at full speed, of what they
 /// give to one (prefetch::Resource::shared). nullopt: both have room beside each other, or they
@@ -82,6 +92,8 @@ struct Calibration {
   plan::Rates rates;
   std::vector<double> speeds;  ///< of the nvme paths, beside each other; empty: not measured
   std::vector<Unsteady> unsteady = {};  ///< said in the log
+  /// The optimizer's, as the one that was looked at chose them: the run's is of the same.
+  cpu_adam::Stores stores = cpu_adam::Stores::kAuto;
 };
 
 /// `ops` are the compute lane's, as `compute` measured them on this stream. The drives are looked

@@ -67,7 +67,7 @@ class Over {
 
 Timing timing_of(std::vector<double> seconds) {
   std::ranges::sort(seconds);
-  const double median = seconds[seconds.size() / 2];
+  const double median = seconds[(seconds.size() - 1) / 2];
   const std::size_t slowest = seconds.size() - 1;
   const double last = seconds[slowest > 1 ? slowest - 1 : slowest];
   return {median, (last - seconds.front()) / median};
@@ -100,6 +100,7 @@ double seconds_of(const std::function<void()>& work, const std::optional<CpuQuot
 
 Beside beside(const std::function<void()>& first, const std::function<void()>& second,
               const std::optional<CpuQuota>& quota) {
+  constexpr std::size_t kFewestRounds = 2;
   const auto enough = [](double seconds, int times) {
     return seconds >= kPairSeconds || times >= kPairTimes;
   };
@@ -114,7 +115,8 @@ Beside beside(const std::function<void()>& first, const std::function<void()>& s
       firsts.push_back(seconds_of_one(first, quota, enough));
     }
     seconds.push_back(other.get());
-  } while (firsts.size() < kRounds && firsts.back() <= kLongWork);
+  } while (firsts.size() < kFewestRounds ||
+           (firsts.size() < kRounds && firsts.back() <= kLongWork));
   const Timing of_first = timing_of(std::move(firsts));
   return {of_first.seconds, timing_of(std::move(seconds)).seconds, of_first.spread};
 }

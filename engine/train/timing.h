@@ -11,7 +11,7 @@
 namespace sluice::train {
 
 struct Timing {
-  double seconds = 0;  ///< the median
+  double seconds = 0;  ///< the median; the shorter of the two in the middle
   /// How far the others lie apart once the slowest is left out, over the median: one is late on
   /// every machine.
   double spread = 0;
@@ -50,9 +50,9 @@ struct Beside {
 inline constexpr double kPairSeconds = 0.05;
 inline constexpr int kPairTimes = 100;
 
-/// Medians of kRounds, or of the one in which the first takes more than kLongWork. The second
-/// should be short beside the first. What either throws comes out when both have ended.
-/// Both are sustained.
+/// Medians of kRounds, or of two where the first takes more than kLongWork in the second of them.
+/// The second work should be short beside the first. What either throws comes out when both have
+/// ended. Both are sustained.
 Beside beside(const std::function<void()>& first, const std::function<void()>& second,
               const std::optional<CpuQuota>& quota);
 

@@ -11,6 +11,7 @@
 
 #include "cpu_adam/kernel.h"
 #include "cpu_adam/store_probe.h"
+#include "engine/base/machine.h"
 #include "tests/cpu_adam/oracle.h"
 #include "tests/cpu_adam/problem.h"
 
@@ -18,7 +19,6 @@ namespace sluice::cpu_adam {
 namespace {
 
 constexpr std::chrono::milliseconds kNap{1};
-constexpr double kNapPerParameter = 1e6 / (1 << 21);  // ns; the probe has 2 Mi parameters
 
 template <Write kSlow>
 void sleep_on(const UpdateArgs& a) noexcept {
@@ -27,11 +27,13 @@ void sleep_on(const UpdateArgs& a) noexcept {
 
 /// A sleep is never shorter than asked, so these bounds hold however busy the machine is.
 TEST(StoreProbe, TimesEachKindOfStoresByItself) {
+  const double nap_ns = std::chrono::duration<double, std::nano>(kNap).count();
+  const double nap_per_parameter = nap_ns / static_cast<double>(probed_parameters(last_cache()));
   const Workers one(1);
   const Kernels streaming{&sleep_on<Write::kStreaming>, nullptr, nullptr, nullptr};
-  EXPECT_GE(probe_stores(streaming, one).streaming_ns, kNapPerParameter);
+  EXPECT_GE(probe_stores(streaming, one).streaming_ns, nap_per_parameter);
   const Kernels cached{&sleep_on<Write::kCached>, nullptr, nullptr, nullptr};
-  EXPECT_GE(probe_stores(cached, one).cached_ns, kNapPerParameter);
+  EXPECT_GE(probe_stores(cached, one).cached_ns, nap_per_parameter);
   for (const Kernels& kernels : {streaming, cached}) {
     const StoreTimes times = probe_stores(kernels, one);
     EXPECT_GT(times.streaming_ns, 0.0);
@@ -39,6 +41,13 @@ TEST(StoreProbe, TimesEachKindOfStoresByItself) {
     EXPECT_LT(times.streaming_ns, std::numeric_limits<double>::max());
     EXPECT_LT(times.cached_ns, std::numeric_limits<double>::max());
   }
+}
+
+/// 16 bytes of each.
+TEST(StoreProbe, WorksOnTwiceWhatCachesHold) {
+  EXPECT_EQ(probed_parameters(64_MiB), std::size_t{8} << 20);
+  EXPECT_EQ(probed_parameters(0), std::size_t{2} << 20) << "not known";
+  EXPECT_EQ(probed_parameters(1_GiB), std::size_t{16} << 20) << "as far as that takes a moment";
 }
 
 TEST(Stores, AreTheOnesThatTheProbeFoundFaster) {

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <vector>
 
 #include "engine/schedule/ops.h"
+#include "prefetch/simulate.h"
 
 namespace sluice::plan {
 namespace {
@@ -29,6 +33,7 @@ TEST(Rates, EveryLaneTakesTheTimeOfItsOwnRate) {
   rates.first_values = 1e9;
   rates.sums = 8e9;
   rates.device_sums = 4e9;
+  rates.norms = 16e9;
   rates.flops = 1e12;
   rates.op_s = 0.25;
   const auto cost = cost_model(rates, schedule::make_lanes());
@@ -42,7 +47,8 @@ TEST(Rates, EveryLaneTakesTheTimeOfItsOwnRate) {
   EXPECT_NEAR(seconds(OpId::kAdam, LaneKind::kCpu, 2e9), 0.5, 1e-9);
   EXPECT_NEAR(seconds(OpId::kInitState, LaneKind::kCpu, 2e9), 2, 1e-9);
   EXPECT_NEAR(seconds(OpId::kAccumulate, LaneKind::kCpu, 2e9), 0.25, 1e-9);
-  EXPECT_NEAR(seconds(OpId::kNorm, LaneKind::kCompute, 2e9), 0.5, 1e-9);
+  EXPECT_NEAR(seconds(OpId::kAccumulate, LaneKind::kCompute, 2e9), 0.5, 1e-9);
+  EXPECT_NEAR(seconds(OpId::kNorm, LaneKind::kCpu, 2e9), 0.125, 1e-9);
   EXPECT_NEAR(seconds(OpId::kLayerForward, LaneKind::kCompute, 0, 2e12), 2, 1e-9);
   EXPECT_NEAR(seconds(OpId::kDecide, LaneKind::kControl, 0), 0, 1e-9);
 }
@@ -98,6 +104,7 @@ TEST(Rates, WhateverMovesBytesOfHostMemoryTakesItsPartOfIt) {
   rates.adam = 15e9;
   rates.sums = 4e9;
   rates.device_sums = 8e9;
+  rates.norms = 10e9;
   rates.copy = 5e9;
   rates.copy_ends = 2;
   rates.nvme_read = {2e9, 2e9};
@@ -114,6 +121,7 @@ TEST(Rates, WhateverMovesBytesOfHostMemoryTakesItsPartOfIt) {
   EXPECT_DOUBLE_EQ(share(OpId::kAdam, LaneKind::kCpu), 0.75);
   EXPECT_DOUBLE_EQ(share(OpId::kAccumulate, LaneKind::kCpu), 1.5 * 0.2);
   EXPECT_DOUBLE_EQ(share(OpId::kAccumulate, LaneKind::kCompute), 0) << "a device's own memory";
+  EXPECT_DOUBLE_EQ(share(OpId::kNorm, LaneKind::kCpu), 0.5) << "reads only";
   EXPECT_DOUBLE_EQ(share(OpId::kFetchWeights, LaneKind::kHostToDevice), 0.5);
   EXPECT_DOUBLE_EQ(share(OpId::kReadState, LaneKind::kNvmeRead), 0.1);
   EXPECT_DOUBLE_EQ(share(OpId::kHeadTrain, LaneKind::kCompute), 0.05);
@@ -123,7 +131,9 @@ TEST(Rates, WhateverMovesBytesOfHostMemoryTakesItsPartOfIt) {
   rates.adam = 30e9;
   EXPECT_DOUBLE_EQ(share(OpId::kAdam, LaneKind::kCpu), 1) << "out of a cache, in part";
   rates.updates = LaneKind::kCompute;
+  rates.gradients = LaneKind::kCompute;
   EXPECT_DOUBLE_EQ(share(OpId::kAdam, LaneKind::kCompute), 0) << "a device's own memory";
+  EXPECT_DOUBLE_EQ(share(OpId::kNorm, LaneKind::kCompute), 0) << "a device's own memory";
   rates.compute_cores = 1;
   EXPECT_DOUBLE_EQ(share(OpId::kAccumulate, LaneKind::kCompute), 1.5 * 0.4) << "the host's";
   rates.dram = 0;
@@ -162,12 +172,39 @@ TEST(Rates, DirectionsOfADriveGetAsManyBytesAndItsShortestRequestFirst) {
   const auto& write = cost.lanes[schedule::lane_of(LaneKind::kNvmeWrite)];
   EXPECT_DOUBLE_EQ(read.weight * read.bytes_per_second, write.weight * write.bytes_per_second);
   EXPECT_EQ(std::max(read.weight, write.weight), 1);
-  EXPECT_EQ(read.at_once, 1U);
+  EXPECT_EQ(read.at_once, 4U) << "as many as of writes, of which more gain nothing";
   EXPECT_EQ(write.at_once, 4U);
   EXPECT_EQ(read.turn, prefetch::Turn::kShortestFirst);
   EXPECT_DOUBLE_EQ(read.in_flight_s, 0.004);
   EXPECT_DOUBLE_EQ(write.in_flight_s, 0.001);
   EXPECT_EQ(cost.resources[read.demands.at(0).resource].shared, 0.9);
+}
+
+/// Reads gain nothing from a second transfer, writes gain from four; where neither direction gets
+/// what it could alone, both have carried as much whenever one of them is done.
+TEST(Rates, DirectionsOfADriveThatBothAreAskedOfEndTogether) {
+  Rates rates;
+  rates.nvme_read = {2e9, 2.1e9};
+  rates.nvme_write = {2e9, 8e9};
+  rates.nvme_overlap = 0.5;
+  rates.op_s = 0;
+  const auto residents = std::make_shared<prefetch::Residents>();
+  residents->seal();
+  const auto program = std::make_shared<prefetch::Program>("both", residents);
+  for (int i = 0; i < 16; ++i) {
+    program->op(op_of(OpId::kReadState, LaneKind::kNvmeRead, {1e9, 0}));
+    program->op(op_of(OpId::kWriteState, LaneKind::kNvmeWrite, {1e9, 0}));
+  }
+  program->seal();
+  const prefetch::Lanes lanes = schedule::make_lanes();
+  const std::vector<std::shared_ptr<const prefetch::Program>> stream{program};
+  const auto timeline =
+      prefetch::simulate({residents, {}, lanes}, stream, cost_model(rates, lanes));
+  std::map<prefetch::LaneId, double> ends;
+  for (const auto& span : timeline.spans) ends[span.lane] = std::max(ends[span.lane], span.end);
+  const double reads = ends.at(schedule::lane_of(LaneKind::kNvmeRead));
+  const double writes = ends.at(schedule::lane_of(LaneKind::kNvmeWrite));
+  EXPECT_NEAR(reads / writes, 1, 0.05);
 }
 
 TEST(Rates, CoresThatComputeTheModelGiveLessToSeveralLanes) {

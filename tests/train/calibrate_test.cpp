@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 #include "engine/base/clock.h"
 #include "engine/base/cores.h"
@@ -33,14 +35,14 @@ class Layer : public Compute {
   WorkspaceUse peak() const override { return {}; }
 };
 
-Calibration look_at_all(schedule::Options homes, const std::string& nvme_folder,
+Calibration look_at_all(schedule::Options homes, const std::vector<std::string>& nvme_folders,
                         schedule::Sharing sharing) {
   schedule::Setup setup;
   setup.homes = homes;
   setup.sharing = sharing;
   const Numerics numerics{.threads = 1, .loss_chunk = 1};
   memory::NvmeTier nvme;
-  nvme.paths = {nvme_folder};
+  nvme.paths = nvme_folders;
   const cpu_adam::Options adam{.threads = 1, .stores = cpu_adam::Stores::kCached};
   const Measured ops{.workspace = {},
                      .seconds = {{OpId::kLayerForward, 0.25}},
@@ -53,7 +55,7 @@ Calibration look_at_all(schedule::Options homes, const std::string& nvme_folder,
 
 plan::Rates look(schedule::Options homes, const std::string& nvme_folder,
                  schedule::Sharing sharing = schedule::Sharing::kSeparate) {
-  return look_at_all(homes, nvme_folder, sharing).rates;
+  return look_at_all(homes, {nvme_folder}, sharing).rates;
 }
 
 /// An update reads and writes master, m and v, and reads a gradient, all of 4 bytes; a sum is read
@@ -64,15 +66,17 @@ TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
                         .copy = 4,
                         .check = 8,
                         .elems = 1 << 20,
-                        .host = {7, 2},
+                        .host = {7, 2, 0.5},
                         .touched = 3_MiB,
                         .touch = 2,
-                        .drives = nvme::Speed{{1e9, 2e9}, {3e9, 0}, 1.5}};
-  const plan::Rates rates = rates_of(timings, false);
+                        .drives = nvme::Speed{{1e9, 2e9}, {3e9, 0}, 1.5},
+                        .gradient = DType::kBf16};
+  const plan::Rates rates = rates_of(timings, {});
   EXPECT_DOUBLE_EQ(rates.copy, 16 * kMiB / 4);
   EXPECT_DOUBLE_EQ(rates.checks, 16 * kMiB / 8);
   EXPECT_DOUBLE_EQ(rates.adam, (3 + 3 + 1) * 4 * kMiB / 7);
   EXPECT_DOUBLE_EQ(rates.sums, (1 + 1) * 4 * kMiB / 2);
+  EXPECT_DOUBLE_EQ(rates.norms, 2 * kMiB / 0.5) << "a gradient of 2 bytes is read once";
   EXPECT_DOUBLE_EQ(rates.dram, 2 * 3 * kMiB / 2) << "read and written";
   EXPECT_EQ(rates.nvme_read.alone, 1e9);
   EXPECT_EQ(rates.nvme_read.together, 2e9);
@@ -83,16 +87,21 @@ TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
   EXPECT_EQ(rates.first_values, rates.adam);
   EXPECT_EQ(rates.device_sums, rates.sums);
 
-  const Timings both{.elems = 1 << 20, .host = {7, 2}, .device = ArithmeticTimings{14, 8}};
-  EXPECT_DOUBLE_EQ(rates_of(both, true).adam, rates.adam / 2);
-  EXPECT_EQ(rates_of(both, true).updates, schedule::LaneKind::kCompute);
-  EXPECT_EQ(rates_of(both, false).updates, schedule::LaneKind::kCpu);
-  EXPECT_DOUBLE_EQ(rates_of(both, true).first_values, rates.adam);
-  EXPECT_DOUBLE_EQ(rates_of(both, false).adam, rates.adam);
-  EXPECT_DOUBLE_EQ(rates_of(both, false).sums, rates.sums);
-  EXPECT_DOUBLE_EQ(rates_of(both, false).device_sums, rates.sums / 4);
+  const Timings both{.elems = 1 << 20, .host = {7, 2, 1}, .device = ArithmeticTimings{14, 8, 4}};
+  const OnDevice updates{.updates = true}, gradients{.gradients = true};
+  EXPECT_DOUBLE_EQ(rates_of(both, updates).adam, rates.adam / 2);
+  EXPECT_EQ(rates_of(both, updates).updates, schedule::LaneKind::kCompute);
+  EXPECT_EQ(rates_of(both, gradients).updates, schedule::LaneKind::kCpu);
+  EXPECT_DOUBLE_EQ(rates_of(both, updates).first_values, rates.adam);
+  EXPECT_DOUBLE_EQ(rates_of(both, gradients).adam, rates.adam);
+  EXPECT_DOUBLE_EQ(rates_of(both, {}).sums, rates.sums);
+  EXPECT_DOUBLE_EQ(rates_of(both, {}).device_sums, rates.sums / 4);
+  EXPECT_DOUBLE_EQ(rates_of(both, updates).norms, 4 * kMiB);
+  EXPECT_DOUBLE_EQ(rates_of(both, gradients).norms, 4 * kMiB / 4);
+  EXPECT_EQ(rates_of(both, updates).gradients, schedule::LaneKind::kCpu);
+  EXPECT_EQ(rates_of(both, gradients).gradients, schedule::LaneKind::kCompute);
 
-  const plan::Rates host = rates_of(Timings{.elems = 1, .host = {1, 1}}, false);
+  const plan::Rates host = rates_of(Timings{.elems = 1, .host = {1, 1, 1}}, {});
   EXPECT_EQ(host.copy, plan::Rates{}.copy);
   EXPECT_EQ(host.checks, plan::Rates{}.checks);
   EXPECT_EQ(host.dram, 0);
@@ -114,6 +123,7 @@ TEST(Calibrate, TimesEverythingThatMovesOrComputesAndNothingLongerThanTheLook) {
   timed(kLeast, rates.copy);
   timed(kLeast, rates.adam);
   timed(kLeast, rates.sums);
+  timed(kLeast, rates.norms);
   timed(kLeast, rates.dram);
   timed(kLeast, rates.checks);
   for (const auto& drive : {rates.nvme_read, rates.nvme_write}) {
@@ -130,6 +140,7 @@ TEST(Calibrate, TimesEverythingThatMovesOrComputesAndNothingLongerThanTheLook) {
   EXPECT_NE(rates.copy, unmeasured.copy);
   EXPECT_NE(rates.adam, unmeasured.adam);
   EXPECT_NE(rates.sums, unmeasured.sums);
+  EXPECT_NE(rates.norms, unmeasured.norms);
   const double core = 1.0 / core_count();
   EXPECT_DOUBLE_EQ(rates.cpu_cores, core);  // one thread, as everything here
   EXPECT_DOUBLE_EQ(rates.compute_cores, gpu::device().unified ? core : 0);
@@ -181,6 +192,32 @@ TEST(Calibrate, LooksAtALayerBesideTheUpdateWhereTheHostDoesBoth) {
   EXPECT_EQ(times(schedule::OptimizerHome::kNone, 0.1), 0) << "the device updates";
 }
 
+/// Works for twice as long beside the update as it is said to take alone.
+class SlowLayer : public Layer {
+ public:
+  static constexpr double kAlone = 0.05;
+
+  std::function<void()> example(gpu::Stream&) override {
+    return [] { std::this_thread::sleep_for(std::chrono::duration<double>(2 * kAlone)); };
+  }
+};
+
+TEST(Calibrate, TellsThePlanWhatItFound) {
+  if (!gpu::device().unified) GTEST_SKIP() << "the cores compute nothing";
+  const int cores = static_cast<int>(core_count());
+  Measured ops;
+  ops.seconds[OpId::kLayerBackward] = SlowLayer::kAlone;
+  const cpu_adam::Options adam{.threads = 1, .stores = cpu_adam::Stores::kCached};
+  SlowLayer layer;
+  gpu::Stream stream("test");
+  const Calibration found =
+      calibrate({}, {.threads = cores, .loss_chunk = 1}, ops, layer, stream, adam, {}, {});
+  EXPECT_NE(found.rates.shared_cores, plan::Rates{}.shared_cores);
+  EXPECT_EQ(found.rates.copy_ends, 2) << "host memory to host memory";
+  EXPECT_DOUBLE_EQ(found.rates.check_cores, 1.0 / cores);
+  EXPECT_EQ(found.stores, cpu_adam::Stores::kCached);
+}
+
 TEST(Calibrate, CarriesWhatWasUnsteady) {
   ::testing::internal::CaptureStderr();
   const Measured ops{.workspace = {}, .seconds = {}, .bytes = {}, .unsteady = {{"head", 0.5}}};
@@ -216,7 +253,24 @@ TEST(Calibrate, KnowsWhatADriveWillHold) {
   setup.seq_len = 7;
   setup.sweep = 2;
   const Bytes input = round_up(Bytes{21 * 64 * 2}, kAlignment);
-  EXPECT_EQ(on_nvme({.offload_activation = schedule::ActivationHome::kNvme}), 5 * 2 * input);
+  EXPECT_EQ(on_nvme({.offload_activation = schedule::ActivationHome::kNvme}), 3 * 2 * input)
+      << "of the layers";
+}
+
+TEST(Calibrate, UpdatesGradientsOfTheTypeThatMostElementsHave) {
+  schedule::Setup setup;
+  setup.compute = DType::kBf16;
+  setup.layouts.resize(2);
+  setup.layouts[0].elems = 100;
+  setup.layouts[1].elems = 101;
+  setup.uses = {2, 1};
+  EXPECT_EQ(updates_read(setup), DType::kBf16) << "the tied one is smaller";
+  setup.layouts[0].elems = 102;
+  EXPECT_EQ(updates_read(setup), DType::kF32);
+  setup.uses = {1, 1};
+  EXPECT_EQ(updates_read(setup), DType::kBf16);
+  setup.micro_batches = 2;
+  EXPECT_EQ(updates_read(setup), DType::kF32) << "all are sums";
 }
 
 TEST(Calibrate, NamesTheDrivesThatWereUnsteady) {
@@ -238,10 +292,11 @@ TEST(Calibrate, LooksAtTheDrivesForWhateverLivesThere) {
        {schedule::Options{.offload_param = schedule::ParamHome::kNvme},
         schedule::Options{.offload_optimizer = schedule::OptimizerHome::kNvme},
         schedule::Options{.offload_activation = schedule::ActivationHome::kNvme}}) {
-    const Calibration found = look_at_all(homes, folder / "", schedule::Sharing::kSeparate);
+    const Calibration found =
+        look_at_all(homes, {folder / "a", folder / "b"}, schedule::Sharing::kSeparate);
     EXPECT_GT(found.rates.nvme_read.alone, 0);
-    EXPECT_EQ(found.rates.nvme_in_flight, 8_MiB) << "8 requests of 1 MiB";
-    ASSERT_EQ(found.speeds.size(), 1U);
+    EXPECT_EQ(found.rates.nvme_in_flight, 8_MiB) << "8 requests of 1 MiB of the one drive";
+    ASSERT_EQ(found.speeds.size(), 2U);
     EXPECT_GT(found.speeds[0], 0);
   }
 }

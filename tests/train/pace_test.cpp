@@ -284,6 +284,7 @@ std::size_t times(const std::string& text, const std::string& what) {
 plan::Rates endless_rates() {
   plan::Rates rates;
   rates.copy = rates.adam = rates.first_values = rates.sums = rates.device_sums = 1e18;
+  rates.norms = 1e18;
   rates.nvme_read = rates.nvme_write = {1e18, 1e18};
   rates.flops = 1e21;
   rates.op_s = 1e-12;

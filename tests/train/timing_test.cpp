@@ -135,6 +135,20 @@ TEST(Beside, HasBothDoneAtOnce) {
   EXPECT_GT(at_once, 0);
 }
 
+/// The first round met something else.
+TEST(Beside, LooksTwiceAtWorkThatIsLongAndTakesTheShorter) {
+  int firsts = 0;
+  const Beside both = beside(
+      [&] {
+        const double seconds = kLongWork * (++firsts == 1 ? 3 : 1.1);
+        std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+      },
+      [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, std::nullopt);
+  EXPECT_EQ(firsts, 2);
+  EXPECT_LT(both.first, 3 * kLongWork);
+  EXPECT_GT(both.spread, kMostSpread);
+}
+
 TEST(Beside, EndsWithWhatEitherThrows) {
   const auto throws = [] { throw Error(Errc::kIo, "broken"); };
   EXPECT_THROW(beside(
