@@ -203,7 +203,6 @@ class SlowLayer : public Layer {
 };
 
 TEST(Calibrate, TellsThePlanWhatItFound) {
-  if (!gpu::device().unified) GTEST_SKIP() << "the cores compute nothing";
   const int cores = static_cast<int>(core_count());
   Measured ops;
   ops.seconds[OpId::kLayerBackward] = SlowLayer::kAlone;
@@ -212,8 +211,9 @@ TEST(Calibrate, TellsThePlanWhatItFound) {
   gpu::Stream stream("test");
   const Calibration found =
       calibrate({}, {.threads = cores, .loss_chunk = 1}, ops, layer, stream, adam, {}, {});
-  EXPECT_NE(found.rates.shared_cores, plan::Rates{}.shared_cores);
-  EXPECT_EQ(found.rates.copy_ends, 2) << "host memory to host memory";
+  const bool by_host = gpu::device().unified;  // else its cores compute nothing
+  EXPECT_EQ(found.rates.shared_cores != plan::Rates{}.shared_cores, by_host);
+  EXPECT_EQ(found.rates.copy_ends, by_host ? 2 : 1) << "host memory to host memory";
   EXPECT_DOUBLE_EQ(found.rates.check_cores, 1.0 / cores);
   EXPECT_EQ(found.stores, cpu_adam::Stores::kCached);
 }
