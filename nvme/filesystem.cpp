@@ -68,17 +68,23 @@ Filesystem filesystem_of(const std::string& path) {
   return found;
 }
 
+std::vector<Filesystem> filesystems_of(const std::vector<std::string>& paths) {
+  std::set<std::uint64_t> seen;
+  std::vector<Filesystem> all;
+  for (const std::string& path : paths) {
+    const Filesystem found = filesystem_of(path);
+    if (seen.insert(found.device).second) all.push_back(found);
+  }
+  return all;
+}
+
 Bytes free_bytes(const std::string& path) {
   return filesystem_of(path).free;
 }
 
 Bytes free_bytes(const std::vector<std::string>& paths) {
-  std::set<std::uint64_t> seen;
   Bytes total = 0;
-  for (const std::string& path : paths) {
-    const Filesystem found = filesystem_of(path);
-    if (seen.insert(found.device).second) total += found.free;
-  }
+  for (const Filesystem& found : filesystems_of(paths)) total += found.free;
   return total;
 }
 

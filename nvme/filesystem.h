@@ -30,6 +30,8 @@ std::string nearest_existing(const std::string& path);
 ///
 /// Throws  kIo
 Filesystem filesystem_of(const std::string& path);
+/// Those of several paths, each once, in the order of its first path.
+std::vector<Filesystem> filesystems_of(const std::vector<std::string>& paths);
 
 /// Bytes that this user may still write at `path` (or would, once it exists).
 Bytes free_bytes(const std::string& path);

@@ -209,20 +209,38 @@ def row(case, ours, theirs, their_resident):
             *(f"{runs[0].first_loss:.2f} {runs[0].loss:.2f}" for runs in (ours, theirs)))
 
 
-def options_of(document, pairs, steps, cases):
+def parser_of(document, pairs, steps):
+    """Of the options that all scripts of this folder have."""
     parser = argparse.ArgumentParser(description=document,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=pairs, help=f"of each case ({pairs})")
+    parser.add_argument("--pairs", type=int, default=pairs, help=f"of runs, of each case ({pairs})")
     parser.add_argument("--steps", type=int, default=steps,
                         help=f"of a run that count, after {WARM_UP} more ({steps})")
     parser.add_argument("--folder", metavar="FOLDER",
                         help="for the runs and what they offload; one of runs/ without")
-    parser.add_argument("cases", nargs="*", metavar="CASE",
-                        help="only these, * and ? match letters: " + ", ".join(
-                            case.name for case in cases))
+    return parser
+
+
+def parsed(parser):
     options = parser.parse_args()
     if options.pairs < 1 or options.steps < 1:
         parser.error("pairs and steps begin at 1")
+    return options
+
+
+def folder_of(options):
+    """A new one, which goes with the block that it is for."""
+    runs = options.folder or os.path.join(ROOT, "runs")
+    os.makedirs(runs, exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix="peers-", dir=runs)
+
+
+def options_of(document, pairs, steps, cases):
+    parser = parser_of(document, pairs, steps)
+    parser.add_argument("cases", nargs="*", metavar="CASE",
+                        help="only these, * and ? match letters: " + ", ".join(
+                            case.name for case in cases))
+    options = parsed(parser)
     wanted = options.cases or ["*"]
     for name in wanted:
         if not any(fnmatch.fnmatch(case.name, name) for case in cases):
@@ -236,9 +254,7 @@ def compare(options, peer):
     """All cases, printed as a table that grows."""
     print(machine())
     print(LINE.format(*HEAD))
-    runs = options.folder or os.path.join(ROOT, "runs")
-    os.makedirs(runs, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="peers-", dir=runs) as folder:
+    with folder_of(options) as folder:
         for case in options.cases:
             runs_of_both = in_turn(case, options.pairs, options.steps, folder, peer(case))
             print(LINE.format(*row(case, *runs_of_both)), flush=True)

@@ -1,4 +1,5 @@
 """What the scripts of this folder do with other programs."""
+import json
 import os
 import subprocess
 
@@ -18,6 +19,18 @@ def run(words, **options):
         why = last_line(done.stdout.partition("{")[0] + done.stderr)
         raise RuntimeError(f"{words[0]} ended with {done.returncode}: {why}")
     return done.stdout
+
+
+def fio_jobs(said):
+    """Of fio's JSON, before which it may say something else. Raises RuntimeError where there is
+    none, or a job failed."""
+    if "{" not in said:
+        raise RuntimeError(f"fio: {last_line(said)}")
+    jobs = json.loads(said[said.index("{"):])["jobs"]
+    for job in jobs:
+        if job["error"] != 0:
+            raise RuntimeError(f"fio: {job['jobname']} failed: {os.strerror(job['error'])}")
+    return jobs
 
 
 def build_drive():

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,13 +61,6 @@ std::optional<std::vector<nvme::Speed>> look_at_drives(const memory::NvmeTier& n
     log::warning(fmt::format("the drives were not measured, the plan guesses: {}", error.what()));
     return std::nullopt;
   }
-}
-
-/// Paths of one filesystem share a drive, and its queue.
-std::size_t drives_of(const std::vector<std::string>& paths) {
-  std::set<std::uint64_t> devices;
-  for (const std::string& path : paths) devices.insert(nvme::filesystem_of(path).device);
-  return devices.size();
 }
 
 Throughput throughput(const nvme::Rate& rate) {
@@ -196,7 +188,9 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
   plan::Rates& rates = found.rates;
   if (setup.uses_nvme() && !timings.drives) rates.nvme_read = rates.nvme_write = kGuess;
   if (setup.uses_nvme()) {
-    rates.nvme_in_flight = static_cast<double>(drives_of(nvme.paths) * nvme::in_flight(aio));
+    // Paths of one filesystem share a drive, and its queue.
+    const std::size_t drives = nvme::filesystems_of(nvme.paths).size();
+    rates.nvme_in_flight = static_cast<double>(drives * nvme::in_flight(aio));
   }
   // Every op of a kind has one shape, so its time is all there is to know.
   for (const auto& [id, seconds] : ops.seconds) rates.compute[id] = {0, 0, seconds};

@@ -163,31 +163,25 @@ class Look {
   class Arrays {
    public:
     Arrays(const cpu_adam::Optimizer& optimizer, std::size_t elems)
-        : elems_(elems), pages_(take_pages((kArrays + 1) * bytes_of_one())) {
+        : pages_(take_pages((kArrays + 1) * round_up(elems * sizeof(float), kAlignment))),
+          norms_(elems / kGrainElems) {
+      const Bytes bytes = elems * sizeof(float);
       for (Bytes array = 0; array <= kArrays; ++array) {
+        all_.emplace_back(pages_.get() + array * round_up(bytes, kAlignment), bytes);
+        const std::span<float> values = OpBytes::as<float>(all_.back());
         optimizer.for_grains(elems, [&](std::size_t begin, std::size_t end) {
-          std::ranges::fill(values(array).subspan(begin, end - begin), array == 0 ? 1.0F : 0.0F);
+          std::ranges::fill(values.subspan(begin, end - begin), array == 0 ? 1.0F : 0.0F);
         });
       }
     }
     Operands operands(const Look& look) {
-      std::vector<std::span<std::byte>> arrays;
-      for (Bytes array = 0; array <= kArrays; ++array) {
-        arrays.emplace_back(at(array), elems_ * sizeof(float));
-      }
-      return look.operands_in(arrays, std::as_writable_bytes(std::span(norms_)));
+      return look.operands_in(all_, std::as_writable_bytes(std::span(norms_)));
     }
 
    private:
-    Bytes bytes_of_one() const { return round_up(elems_ * sizeof(float), kAlignment); }
-    std::byte* at(Bytes array) const { return pages_.get() + array * bytes_of_one(); }
-    std::span<float> values(Bytes array) const {
-      return {reinterpret_cast<float*>(at(array)), elems_};
-    }
-
-    std::size_t elems_;
     PageBytes pages_;
-    std::vector<double> norms_ = std::vector<double>(elems_ / kGrainElems);
+    std::vector<std::span<std::byte>> all_;
+    std::vector<double> norms_;
   };
 
   static int largest_segment(const schedule::Setup& setup) {

@@ -260,9 +260,10 @@ Session::Session(const Job& job, Inputs inputs)
   const auto minimum = plan::require_minimum(setup_, limits, evaluation_batches());
   check_disks(minimum[index(prefetch::Tier::kNvme)]);
   limits.tiers = memory::share_host_memory(limits.tiers, minimum, job_.tiers, machine);
-  Calibration machine_does = job_.rates ? Calibration{*job_.rates, {}, {}, job_.cpu_adam.stores}
-                                        : calibrate(setup_, numerics_, measured, *compute_, stream_,
-                                                    job_.cpu_adam, job_.tiers.nvme, job_.aio);
+  Calibration machine_does =
+      job_.rates ? Calibration{.rates = *job_.rates, .speeds = {}, .stores = job_.cpu_adam.stores}
+                 : calibrate(setup_, numerics_, measured, *compute_, stream_, job_.cpu_adam,
+                             job_.tiers.nvme, job_.aio);
   drive_speeds_ = std::move(machine_does.speeds);
   job_.cpu_adam.stores = machine_does.stores;
   const prefetch::Lanes lanes = schedule::make_lanes();
