@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <future>
 #include <map>
 #include <memory>
 #include <stop_token>
@@ -60,32 +59,34 @@ class Look {
     const auto over = [this](double seconds, std::size_t done) {
       return seconds > kMostSeconds || (seconds > part() * kLeastSeconds && done >= enough());
     };
-    rate.together = moved([&] { return sustained(op, 0, filled_, over); });
+    const auto ask = [&](std::size_t i) { return request(op, i % filled_, i); };
+    rate.together = moved([&] { return sustained(ask, kAtATime, over); });
     rate.alone = std::min(rate.alone, rate.together);  // it came first: out of a cache, perhaps
     return rate;
   }
-  /// See Speed. Each direction has a half of the file, for as long as the slower one needs.
+  /// See Speed. Each direction has a half of the file, for as long as the slower one needs. A step
+  /// reads as much as it writes, so they take turns here: a virtual drive that moves 4 GB/s when
+  /// each may do what it can (most of that writes) moves 3 GB/s then.
   double overlap(const Speed& alone, const std::function<void()>& beside) {
     const double r = alone.read.together, w = alone.write.together;
     if (r == 0 || w == 0) return 1;  // too slow to be asked
     const double wanted = static_cast<double>(enough() * kLookedAt) / std::min(r, w);
     const double most = std::clamp(wanted, part() * kLeastSeconds, kMostSeconds);
     const auto over = [most](double seconds, std::size_t) { return seconds > most; };
+    const std::size_t half = filled_ / 2;
+    const auto ask = [this, half](std::size_t i) {
+      const std::size_t at = i / 2;
+      return i % 2 == 0 ? request(Op::kRead, half + at % half, at)
+                        : request(Op::kWrite, at % half, at);
+    };
     std::jthread other;  // its destructor stops it
     if (beside) {
       other = std::jthread([&beside](const std::stop_token& ended) {
         while (!ended.stop_requested()) beside();
       });
     }
-    const double both = moved([&] {
-      auto written = std::async(std::launch::async,
-                                [&] { return sustained(Op::kWrite, 0, filled_ / 2, over); });
-      const Moved reads = sustained(Op::kRead, filled_ / 2, filled_ / 2, over);
-      const Moved writes = written.get();
-      return Moved{reads.whole / r + writes.whole / w, reads.first / r + writes.first / w,
-                   reads.second / r + writes.second / w};
-    });
-    return std::clamp(both, kLeastOverlap, 2.0);
+    const double both = moved([&] { return sustained(ask, 2 * kAtATime, over); });
+    return overlap_of(both, alone);
   }
   /// Of all that was looked at so far.
   double spread() const { return spread_; }
@@ -138,24 +139,22 @@ class Look {
     return queue_->submit({op, &file_, i * kLookedAt, memory, kLookedAt});
   }
 
-  /// Once the first burst is over. A slow drive is asked for longer: one that answers in bursts of
-  /// a tenth of a second says little in two of them. `over` is asked how long it has gone on, and
-  /// how many requests that were.
-  template <class Over>
-  Moved sustained(Op op, std::size_t first, std::size_t count, const Over& over) {
+  /// Of requests that `ask` makes, each the next one, once the first burst is over. A slow drive is
+  /// asked for longer: one that answers in bursts of a tenth of a second says little in two of
+  /// them. `over` is asked how long it has gone on, and how many requests that were.
+  template <class Ask, class Over>
+  Moved sustained(const Ask& ask, std::size_t at_a_time, const Over& over) {
     std::deque<Ticket> in_flight;
     std::size_t asked = 0;
     const Nanos begin = now_ns();
     Nanos now = begin;
     std::vector<Nanos> done;  // when each was, the first of them before those that count
     const auto enough = [&] {
-      if (done.size() <= kAtATime) return false;
+      if (done.size() <= at_a_time) return false;
       return over(to_seconds(now - done.front()), done.size() - 1);
     };
     while (!enough()) {
-      for (; in_flight.size() < kAtATime; ++asked) {
-        in_flight.push_back(request(op, first + asked % count, asked));
-      }
+      while (in_flight.size() < at_a_time) in_flight.push_back(ask(asked++));
       in_flight.front().wait();
       in_flight.pop_front();
       now = now_ns();
@@ -202,6 +201,11 @@ Moved steadiest(const std::function<Moved()>& look) {
     if (next.spread() < best.spread()) best = next;
   }
   return best;
+}
+
+double overlap_of(double moved, const Speed& alone) {
+  const double seconds = 1 / alone.read.together + 1 / alone.write.together;  // a byte each way
+  return std::clamp(moved / 2 * seconds, kLeastOverlap, 2.0);
 }
 
 double Speed::both() const {

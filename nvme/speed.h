@@ -20,9 +20,10 @@ struct Rate {
 };
 struct Speed {
   Rate read, write;
-  /// What both directions move at once, each as a part of what it moves alone, added up: 2 where
-  /// they do not touch, 1 where one takes its time from the other, less where that costs time of
-  /// its own, or something goes on beside them. Not below a quarter: that was disturbed.
+  /// What both directions move at once, as many bytes each, as parts of what each moves alone,
+  /// added up: 2 where they do not touch and are as fast, 1 where one takes its time from the
+  /// other, less where that costs time of its own, or something goes on beside them. Not below a
+  /// quarter: that was disturbed.
   double overlap = 1;
   /// How far the two halves of the time that it was looked at lie apart, of reads, of writes, or of
   /// both at once, whichever is more; 0: that was too short to tell.
@@ -47,7 +48,7 @@ inline constexpr Bytes kLookedAt = 4_MiB;
 std::vector<Speed> look_at(const std::vector<std::string>& paths, const Options& options,
                            Bytes stored = 0, const std::function<void()>& beside = {});
 
-/// Bytes per second, or parts of a rate: in all of the time that was looked at, in its first half
+/// Bytes per second: in all of the time that was looked at, in its first half
 /// of requests, and in the other.
 struct Moved {
   double whole = 0, first = 0, second = 0;
@@ -60,6 +61,10 @@ inline constexpr int kLooks = 3;
 /// Looks once, and again until the halves agree, up to kLooks times in all; of these the one whose
 /// halves agree best.
 Moved steadiest(const std::function<Moved()>& look);
+
+/// Speed::overlap of a drive that moves so many bytes per second there and back at once, half of
+/// them each way.
+double overlap_of(double moved, const Speed& alone);
 
 /// Of one drive that stands for all of them, striped by both().
 Speed together(const std::vector<Speed>& speeds);

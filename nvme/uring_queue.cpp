@@ -7,19 +7,23 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/pages.h"
 #include "nvme/ring.h"
 
 namespace sluice::nvme {
 namespace {
 
-constexpr Bytes kMaxPinned = 1_GiB;  // of one buffer, by the kernel's rule
+constexpr Bytes kBuffer = 64_MiB;  // few requests lie across two; the kernel takes 16,384 of them
 
 int read_disabled() {
   std::ifstream file("/proc/sys/kernel/io_uring_disabled");
@@ -114,10 +118,11 @@ class UringRing final : public Ring {
 
     std::vector<iovec> buffers;
     for (const std::span<std::byte> memory : most.memory) {
-      for (Bytes at = 0; at < memory.size(); at += kMaxPinned) {
-        buffers.push_back({memory.data() + at, std::min(kMaxPinned, memory.size() - at)});
+      for (const std::span<std::byte> of : buffers_of(memory)) {
+        buffers.push_back({of.data(), of.size()});
       }
     }
+    std::ranges::sort(buffers, std::less<>(), &iovec::iov_base);
     const int pinned = buffers.empty()
                            ? 0
                            : io_uring_register_buffers(&ring_, buffers.data(),
@@ -187,11 +192,14 @@ class UringRing final : public Ring {
 
   /// The buffer that all of these bytes lie in.
   std::optional<int> pinned(const std::byte* data, Bytes bytes) const {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      const auto* begin = static_cast<const std::byte*>(buffers_[i].iov_base);
-      if (data >= begin && data + bytes <= begin + buffers_[i].iov_len) return static_cast<int>(i);
-    }
-    return std::nullopt;
+    const auto above =
+        std::ranges::upper_bound(buffers_, static_cast<const void*>(data), std::less<>(),
+                                 [](const iovec& b) -> const void* { return b.iov_base; });
+    if (above == buffers_.begin()) return std::nullopt;
+    const iovec& buffer = *std::prev(above);
+    const std::byte* end = static_cast<const std::byte*>(buffer.iov_base) + buffer.iov_len;
+    if (data + bytes > end) return std::nullopt;
+    return static_cast<int>(above - buffers_.begin()) - 1;
   }
 
   static std::string why_not_pinned(int error) {
@@ -215,6 +223,18 @@ std::unique_ptr<IoQueue> make_uring_queue(const Options& options,
   return make_ring_queue(options, std::move(seam), [](unsigned transfers, const EventFd& wake) {
     return std::make_unique<UringRing>(transfers, wake);
   });
+}
+
+std::vector<std::span<std::byte>> buffers_of(std::span<std::byte> memory) {
+  std::vector<std::span<std::byte>> buffers;
+  while (!memory.empty()) {
+    const Bytes in_page = reinterpret_cast<std::uintptr_t>(memory.data()) % kLargePage;
+    Bytes n = std::min<Bytes>(memory.size(), in_page == 0 ? kBuffer : kLargePage - in_page);
+    if (in_page == 0 && n > kLargePage) n -= n % kLargePage;
+    buffers.push_back(memory.first(n));
+    memory = memory.subspan(n);
+  }
+  return buffers;
 }
 
 std::string why_no_uring(int error, int disabled) {

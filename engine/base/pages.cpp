@@ -12,7 +12,6 @@ namespace sluice {
 namespace {
 
 // Fewer entries to look up pays where memory is walked through; below some of them, it does not.
-constexpr Bytes kLargePage = 2_MiB;
 constexpr Bytes kEnough = 2 * kLargePage;
 
 std::byte* map(Bytes n) noexcept {

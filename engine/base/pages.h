@@ -12,6 +12,8 @@
 
 namespace sluice {
 
+inline constexpr Bytes kLargePage = 2_MiB;
+
 /// n > 0 bytes. Null when there is none left.
 std::byte* map_pages(Bytes n) noexcept;
 void unmap_pages(std::byte* data, Bytes n) noexcept;

@@ -100,23 +100,23 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   set_drives(lane(LaneKind::kNvmeRead), lane(LaneKind::kNvmeWrite), rates);
   lane(LaneKind::kCpu).bytes_per_second = rates.sums;
   lane(LaneKind::kCpu).demands = {{kCores, rates.cpu_cores}, dram(kSumTraffic * rates.sums, rates)};
+  lane(LaneKind::kCpu).weight = rates.cpu_weight;
 
   cost.kinds.assign(static_cast<std::size_t>(OpId::kCount), std::nullopt);
-  const auto rate_of = [&](OpId id, double cores, double traffic, const Rate& rate) {
+  const auto by = [&](LaneKind who, OpId id, double traffic, const Rate& rate) {
+    const bool host = who == LaneKind::kCpu;
     cost.kinds[static_cast<std::size_t>(id)] =
-        OpCost{rate, {{kCores, cores}, dram(traffic, rates)}};
+        OpCost{rate,
+               {{kCores, host ? rates.cpu_cores : rates.compute_cores},
+                dram(host || device_is_host ? traffic : 0, rates)},
+               host ? rates.cpu_weight : 1.0};
   };
-  const bool by_host = rates.updates == LaneKind::kCpu;
-  rate_of(OpId::kAdam, by_host ? rates.cpu_cores : rates.compute_cores,
-          by_host || device_is_host ? rates.adam : 0, {rates.adam, 0, rates.op_s});
-  const bool read_by_host = rates.gradients == LaneKind::kCpu;
-  rate_of(OpId::kNorm, read_by_host ? rates.cpu_cores : rates.compute_cores,
-          read_by_host || device_is_host ? rates.norms : 0, {rates.norms, 0, rates.op_s});
-  rate_of(OpId::kInitState, rates.cpu_cores, rates.first_values,
-          {rates.first_values, 0, rates.op_s});
+  by(rates.updates, OpId::kAdam, rates.adam, {rates.adam, 0, rates.op_s});
+  by(rates.gradients, OpId::kNorm, rates.norms, {rates.norms, 0, rates.op_s});
+  by(LaneKind::kCpu, OpId::kInitState, rates.first_values, {rates.first_values, 0, rates.op_s});
   for (const auto& [id, rate] : rates.compute) {
     const auto traffic = rates.traffic.find(id);
-    rate_of(id, rates.compute_cores, traffic == rates.traffic.end() ? 0 : traffic->second, rate);
+    by(LaneKind::kCompute, id, traffic == rates.traffic.end() ? 0 : traffic->second, rate);
   }
   return cost;
 }

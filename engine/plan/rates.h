@@ -40,12 +40,13 @@ struct Rates {
   // Shares of the host's cores that one op uses; 0 where the device does the work.
   double compute_cores = 0;
   double cpu_cores = 0;
+  double cpu_weight = 1;  ///< of these, once what computes the model has 1: see prefetch::OpCost
   double copy_cores = 0;
   double copy_ends = 1;  ///< of a copy, that are in host memory
   double check_cores = 0;
   /// What cores that compute the model give to ops of several lanes, of what they give to one's:
   /// the threads of an op wait for each other, so all of them for one that had to share its core.
-  /// As it stands where a layer beside an update was not looked at, was disturbed, or both have
+  /// As they stand where a layer beside an update was not looked at, was disturbed, or both have
   /// room.
   double shared_cores = 0.85;
 };

@@ -80,11 +80,16 @@ Bytes cleared_by(Bytes last_cache, Bytes of_run, Bytes available) {
   return std::min({kTimes * cache_or_usual(last_cache), of_run, kMost, available / kShares});
 }
 
-std::optional<double> shared_cores(const Paces& paces, double first_share, double second_share) {
-  constexpr double kLeast = 0.5, kMost = 2;
-  const double given = paces.first * first_share + paces.second * second_share;
+std::optional<SharedCores> shared_cores(const Paces& paces, double first_share,
+                                        double second_share) {
+  constexpr double kLeast = 0.5, kMost = 2, kMostWeight = 16;
+  const double first = paces.first * first_share;
+  const double given = first + paces.second * second_share;
   if (first_share + second_share <= 1 || given < kLeast || given > kMost) return std::nullopt;
-  return given;
+  const double weight = std::clamp(paces.second / paces.first, 1 / kMostWeight, kMostWeight);
+  if (given <= 1) return SharedCores{given, second_share, weight};
+  // Its threads wait, for memory or each other, and leave cores to others meanwhile.
+  return SharedCores{1, std::max(0.0, 1 - first) / paces.second, weight};
 }
 
 DType updates_read(const schedule::Setup& setup) {
@@ -165,21 +170,23 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
                   .elems = look.elems(),
                   .touched = look.touched(),
                   .gradient = look.gradient()};
-  std::function<void()> updates = look.host(
-      optimizer, setup.updates_on_device() ? 0 : layer_seconds(ops),
-      [&] { return compute.example(stream); }, timings);
-  if (setup.updates_on_device()) updates = nullptr;
+  const bool layer_is_beside = !setup.updates_on_device() || setup.uses_nvme();
+  HostWorks works = look.host(
+      optimizer, layer_is_beside ? layer_seconds(ops) : 0, [&] { return compute.example(stream); },
+      timings);
+  if (setup.updates_on_device()) works.update = nullptr;
   Calibration found;
   found.stores = optimizer.stores();
   if (!setup.updates_on_device()) log::info(fmt::format("adam: {}", optimizer.describe()));
   if (setup.uses_nvme()) {
-    if (const auto drives = look_at_drives(nvme, aio, stored_of(setup), updates)) {
+    const auto& beside = works.layer ? works.layer : works.update;
+    if (const auto drives = look_at_drives(nvme, aio, stored_of(setup), beside)) {
       timings.drives = nvme::together(*drives);
       for (const nvme::Speed& drive : *drives) found.speeds.push_back(drive.both());
       found.unsteady = unsteady_drives(nvme.paths, *drives);
     }
   }
-  updates = nullptr;  // its memory is free for what follows
+  works = {};  // their memory is free for what follows
   const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;
   if (setup.updates_on_device() || sums_there) timings.device = look.device(optimizer);
   if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = look.copy();
@@ -201,9 +208,13 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
     rates.compute_cores = std::min(1.0, numerics.threads / cores);
     rates.copy_cores = 1.0 / cores;
     rates.copy_ends = 2;
-    if (timings.paces) {
-      rates.shared_cores = shared_cores(*timings.paces, rates.compute_cores, rates.cpu_cores)
-                               .value_or(rates.shared_cores);
+    const auto shared = timings.paces
+                            ? shared_cores(*timings.paces, rates.compute_cores, rates.cpu_cores)
+                            : std::nullopt;
+    if (shared) {
+      rates.shared_cores = shared->given;
+      rates.cpu_cores = shared->second;
+      rates.cpu_weight = shared->weight;
     }
     for (const auto& [id, bytes] : ops.bytes) {
       const double seconds = ops.seconds.at(id);

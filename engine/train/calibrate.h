@@ -7,11 +7,12 @@
 /// of what processors do each time is as it is where their quota is used up (timing.h).
 ///
 /// Thread  one, before the run, which starts others: an update beside a layer, reads beside writes,
-///         and an update beside both where the host makes it. A second or two where cores move
-///         20 GB/s and have 32 MiB of cache, three times that on a busy machine; where a layer
-///         takes less than two seconds what it takes up to six times; one to six more for each
-///         drive, up to three times that where it does not hold still. Up to 2.5 GiB for that long
-///         (eight times the last cache, or what the run has), and what one layer's op needs
+///         and a layer beside both, or an update where only that is the host's. A second or two
+///         where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy machine;
+///         where a layer takes less than two seconds what it takes up to six times; one to six more
+///         for each drive, up to three times that where it does not hold still. Up to 2.5 GiB for
+///         that long (eight times the last cache, or what the run has), and what one layer's op
+///         needs
 #pragma once
 
 #include <cstddef>
@@ -76,10 +77,15 @@ plan::Rates rates_of(const Timings& timings, const OnDevice& on_device);
 /// The type of most elements of the gradient: a tied table's is a sum.
 DType updates_read(const schedule::Setup& setup);
 
-/// What cores give to two works at once that use such shares of them at full speed, of what they
-/// give to one (prefetch::Resource::shared). nullopt: both have room beside each other, or they
-/// were disturbed.
-std::optional<double> shared_cores(const Paces& paces, double first_share, double second_share);
+/// How two works that are at the cores at once get their paces.
+struct SharedCores {
+  double given = 1;   ///< to both, of what one gets (prefetch::Resource::shared); 1 at most
+  double second = 1;  ///< the share that the second uses: less than its threads could
+  double weight = 1;  ///< of the second; the first has 1 (prefetch::OpCost)
+};
+/// Their threads could use such shares. nullopt: there is room for both, or they were disturbed.
+std::optional<SharedCores> shared_cores(const Paces& paces, double first_share,
+                                        double second_share);
 
 /// What lives on drives: state, weights, and the inputs of blocks.
 Bytes stored_of(const schedule::Setup& setup);

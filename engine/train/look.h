@@ -31,6 +31,13 @@
 
 namespace sluice::train {
 
+/// What the host does in a run, once. They hold the memory for that.
+struct HostWorks {
+  /// Of one chunk, the next one each time. Refers to the Look and the optimizer.
+  std::function<void()> update;
+  std::function<void()> layer = {};  ///< empty: not looked at
+};
+
 /// Looks, and notes what would not hold still.
 class Look {
  public:
@@ -81,12 +88,10 @@ class Look {
     });
   }
 
-  /// `layer_s`: what a layer takes alone; 0: it is not looked at beside the update. Returns what
-  /// updates one chunk each time, the next one; it holds the memory for that, and refers to this
-  /// and the optimizer.
-  std::function<void()> host(const cpu_adam::Optimizer& optimizer, double layer_s,
-                             const std::function<std::function<void()>()>& layer,
-                             Timings& timings) {
+  /// `layer_s`: what a layer takes alone; 0: it is not looked at. `layer` is asked for one once the
+  /// optimizer has been looked at alone.
+  HostWorks host(const cpu_adam::Optimizer& optimizer, double layer_s,
+                 const std::function<std::function<void()>()>& layer, Timings& timings) {
     const auto arrays = std::make_shared<Arrays>(optimizer, elems_);
     const Operands operands = arrays->operands(*this);
     timings.touch = timed("memory", [&] {
@@ -97,19 +102,18 @@ class Look {
     });
     timings.host =
         arithmetic("host", optimizer, operands, [this](const auto& work) { return seconds(work); });
-    std::function<void()> updates = [this, &optimizer, arrays, operands,
-                                     at = std::size_t{0}]() mutable {
+    HostWorks works{[this, &optimizer, arrays, operands, at = std::size_t{0}]() mutable {
       update_chunk(optimizer, operands, at);
       at = at + 2 * chunk_ <= elems_ ? at + chunk_ : 0;
-    };
-    const auto op = layer_s > 0 ? layer() : nullptr;
-    if (!op) return updates;
-    const Beside both = beside(op, updates, quota_);
+    }};
+    if (layer_s > 0) works.layer = layer();
+    if (!works.layer) return works;
+    const Beside both = beside(works.layer, works.update, quota_);
     if (both.spread > kMostSpread) unsteady_.push_back({"a layer beside adam", both.spread});
     const double chunk_s =
         timings.host.update * static_cast<double>(chunk_) / static_cast<double>(elems_);
     timings.paces = Paces{layer_s / both.first, chunk_s / both.second};
-    return updates;
+    return works;
   }
 
   ArithmeticTimings device(const cpu_adam::Optimizer& optimizer) {

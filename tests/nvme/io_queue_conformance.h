@@ -197,20 +197,21 @@ TYPED_TEST_P(IoQueueConformance, NothingToDoIsDone) {
 
 TYPED_TEST_P(IoQueueConformance, FilesAndMemoryThatAreEnrolledAreUsedLikeOthers) {
   const auto queue = this->make();
-  const Buffer out = Buffer::random(1_MiB, 11);
-  const Buffer in(1_MiB);
-  const Buffer other(1_MiB);
+  // Of more than one large page each: io_uring gets them in parts.
+  const Buffer out = Buffer::random(5_MiB, 11);
+  const Buffer in(5_MiB);
+  const Buffer other(5_MiB);
   // All of one buffer, and half of the other: a piece may lie across the end of what is known.
-  queue->enrol({{&*this->file_}, {out.span(), in.span().first(512_KiB + 4_KiB)}});
+  queue->enrol({{&*this->file_}, {out.span(), in.span().first(2_MiB + 512_KiB + 4_KiB)}});
   queue->submit(this->request(Op::kWrite, 64_KiB, out)).wait();
   queue->submit(this->request(Op::kRead, 64_KiB, in)).wait();
   queue->submit(this->request(Op::kRead, 64_KiB, other)).wait();
   EXPECT_EQ(out, in);
   EXPECT_EQ(out, other);
   File stranger = this->new_file("b");
-  stranger.preallocate(1_MiB);
+  stranger.preallocate(5_MiB);
   queue->submit({Op::kWrite, &stranger, 0, out.data(), out.size()}).wait();
-  const Buffer back(1_MiB);
+  const Buffer back(5_MiB);
   queue->submit({Op::kRead, &stranger, 0, back.data(), back.size()}).wait();
   EXPECT_EQ(out, back);
   EXPECT_FALSE(queue->describe().empty());

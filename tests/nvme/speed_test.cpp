@@ -79,6 +79,17 @@ TEST(Speed, OfBothDirectionsIsThatOfAByteThereAndBack) {
   EXPECT_DOUBLE_EQ(apart.both(), 3e9) << "the slower direction alone";
 }
 
+TEST(Speed, OfBothDirectionsIsWhatTheyMovedAtOnce) {
+  Speed drive{{3e9, 3e9}, {6e9, 6e9}};
+  EXPECT_DOUBLE_EQ(overlap_of(4e9, drive), 1) << "as in turn: 2 GB each in a second";
+  for (const double moved : {1.5e9, 4e9, 5e9}) {
+    drive.overlap = overlap_of(moved, drive);
+    EXPECT_DOUBLE_EQ(2 * drive.both(), moved);
+  }
+  EXPECT_EQ(overlap_of(0.5e9, drive), 0.25) << "a disturbance";
+  EXPECT_EQ(overlap_of(20e9, drive), 2);
+}
+
 TEST(Speed, OfSeveralPathsIsTheirSum) {
   const Speed all = together({{{1, 2}, {3, 4}}, {{5, 0}, {6, 0}}});
   EXPECT_DOUBLE_EQ(all.read.alone, 1 + 5);

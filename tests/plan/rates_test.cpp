@@ -217,6 +217,22 @@ TEST(Rates, CoresThatComputeTheModelGiveLessToSeveralLanes) {
   EXPECT_EQ(cores.shared, 0.7);
 }
 
+TEST(Rates, WhatTheHostDoesBesideTheModelHasAWeightOfItsOwn) {
+  Rates rates;
+  rates.compute_cores = 1;
+  rates.cpu_weight = 1.5;
+  const auto weight = [&rates](OpId id, LaneKind lane) {
+    return cost_model(rates, schedule::make_lanes()).of(op_of(id, lane, {1, 0})).weight;
+  };
+  rates.compute[OpId::kLayerForward] = {0, 0, 1};
+  EXPECT_EQ(weight(OpId::kAdam, LaneKind::kCpu), 1.5);
+  EXPECT_EQ(weight(OpId::kNorm, LaneKind::kCpu), 1.5);
+  EXPECT_EQ(weight(OpId::kAccumulate, LaneKind::kCpu), 1.5);
+  EXPECT_EQ(weight(OpId::kLayerForward, LaneKind::kCompute), 1);
+  rates.updates = LaneKind::kCompute;
+  EXPECT_EQ(weight(OpId::kAdam, LaneKind::kCompute), 1);
+}
+
 /// Both at once take a drive whose directions do not touch as long as one; more of one direction do
 /// not get faster by that.
 TEST(Rates, DirectionsThatDoNotTouchTakeNothingFromEachOther) {

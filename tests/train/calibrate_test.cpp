@@ -7,12 +7,14 @@
 #include <filesystem>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "engine/base/clock.h"
 #include "engine/base/cores.h"
 #include "engine/plan/rates.h"
 #include "gpu/device.h"
 #include "nvme/speed.h"
+#include "prefetch/simulate.h"
 #include "tests/train/tiny_run.h"
 
 namespace sluice::train {
@@ -165,13 +167,43 @@ TEST(Calibrate, ClearsCachesOfWhatOthersLeaveThere) {
 }
 
 TEST(Calibrate, CoresGiveToTwoWhatBothGotDoneOfThem) {
-  EXPECT_EQ(shared_cores({0.5, 0.5}, 1, 1), 1);
-  EXPECT_EQ(shared_cores({0.5, 0.25}, 1, 1), 0.75);
-  EXPECT_EQ(shared_cores({1, 0.75}, 1, 1), 1.75) << "neither fills them";
-  EXPECT_EQ(shared_cores({0.5, 0.5}, 1, 0.5), 0.75);
+  const auto given = [](Paces paces, double first, double second) {
+    return shared_cores(paces, first, second).value().given;
+  };
+  EXPECT_EQ(given({0.5, 0.5}, 1, 1), 1);
+  EXPECT_EQ(given({0.5, 0.25}, 1, 1), 0.75);
+  EXPECT_EQ(given({0.5, 0.5}, 1, 0.5), 0.75);
+  EXPECT_EQ(given({1, 0.75}, 1, 1), 1) << "neither fills them; a third finds no more than there is";
   EXPECT_EQ(shared_cores({0.5, 0.5}, 0.5, 0.5), std::nullopt) << "room for both";
   EXPECT_EQ(shared_cores({0.25, 0.125}, 1, 1), std::nullopt) << "a disturbance";
   EXPECT_EQ(shared_cores({4, 4}, 1, 1), std::nullopt) << "of what they did alone";
+}
+
+/// Their speeds in the simulated step, as long as each is beside the other.
+TEST(Calibrate, TwoThatShareCoresAreSimulatedAtTheirPaces) {
+  for (const Paces& paces : {Paces{0.5, 0.5}, {0.5, 0.25}, {0.4, 0.7}, {0.7, 0.4}, {0.45, 1}}) {
+    const SharedCores shared = shared_cores(paces, 1, 1).value();
+    auto residents = std::make_shared<prefetch::Residents>();
+    residents->seal();
+    auto program = std::make_shared<prefetch::Program>("both", residents);
+    for (const prefetch::LaneId lane : {0U, 1U}) {
+      prefetch::Op op;
+      op.lane = lane;
+      op.cost.bytes = 10 * (lane == 0 ? paces.first : paces.second);
+      program->op(op);
+    }
+    program->seal();
+    prefetch::CostModel cost;
+    cost.resources = {{"cores", shared.given}};
+    cost.lanes.resize(2);
+    for (prefetch::LaneCost& lane : cost.lanes) lane.bytes_per_second = 1;
+    cost.lanes[0].demands = {{0, 1}};
+    cost.lanes[1].demands = {{0, shared.second}};
+    cost.lanes[1].weight = shared.weight;
+    const std::vector<std::shared_ptr<const prefetch::Program>> stream{program};
+    const auto line = prefetch::simulate({residents, {}, prefetch::Lanes(2)}, stream, cost);
+    for (const auto& span : line.spans) EXPECT_NEAR(span.end, 10, 1e-9) << paces.first;
+  }
 }
 
 TEST(Calibrate, LooksAtALayerBesideTheUpdateWhereTheHostDoesBoth) {
@@ -190,6 +222,21 @@ TEST(Calibrate, LooksAtALayerBesideTheUpdateWhereTheHostDoesBoth) {
   EXPECT_EQ(times(schedule::OptimizerHome::kCpu, 0), 0) << "nobody knows what it takes alone";
   EXPECT_EQ(times(schedule::OptimizerHome::kCpu, 2 * kLongestWork), 0) << "too long";
   EXPECT_EQ(times(schedule::OptimizerHome::kNone, 0.1), 0) << "the device updates";
+}
+
+TEST(Calibrate, LooksAtDrivesBesideALayerWhereTheHostComputesIt) {
+  const TempFolder folder;
+  schedule::Setup setup;
+  setup.homes.offload_param = schedule::ParamHome::kNvme;
+  setup.homes.offload_optimizer = schedule::OptimizerHome::kNone;  // no update is beside it
+  memory::NvmeTier nvme;
+  nvme.paths = {folder / ""};
+  Measured ops;
+  ops.seconds[OpId::kLayerBackward] = 1e-3;
+  Layer layer;
+  gpu::Stream stream("test");
+  calibrate(setup, {.threads = 1, .loss_chunk = 1}, ops, layer, stream, {.threads = 1}, nvme, {});
+  EXPECT_GT(layer.times, kRounds * kPairTimes) << "more than beside an update";
 }
 
 /// Works for twice as long beside the update as it is said to take alone.
@@ -213,6 +260,7 @@ TEST(Calibrate, TellsThePlanWhatItFound) {
       calibrate({}, {.threads = cores, .loss_chunk = 1}, ops, layer, stream, adam, {}, {});
   const bool by_host = gpu::device().unified;  // else its cores compute nothing
   EXPECT_EQ(found.rates.shared_cores != plan::Rates{}.shared_cores, by_host);
+  EXPECT_EQ(found.rates.cpu_weight != plan::Rates{}.cpu_weight, by_host);
   EXPECT_EQ(found.rates.copy_ends, by_host ? 2 : 1) << "host memory to host memory";
   EXPECT_DOUBLE_EQ(found.rates.check_cores, 1.0 / cores);
   EXPECT_EQ(found.stores, cpu_adam::Stores::kCached);
