@@ -45,9 +45,11 @@ std::vector<double> seconds_of_round(const std::function<double()>& once) {
   constexpr std::size_t kFewest = 3;
   std::vector<double> seconds;
   double spent = 0;
-  while (seconds.size() < kRepeats && (seconds.size() < kFewest || spent < kMostSeconds)) {
-    spent += seconds.emplace_back(once());
-  }
+  const auto most = [&]() -> std::size_t {
+    if (spent >= kMostSeconds) return kFewest;
+    return spent < kEnoughSeconds ? kMostRepeats : kRepeats;
+  };
+  while (seconds.size() < most()) spent += seconds.emplace_back(once());
   return seconds;
 }
 
@@ -68,8 +70,10 @@ class Over {
 Timing timing_of(std::vector<double> seconds) {
   std::ranges::sort(seconds);
   const double median = seconds[(seconds.size() - 1) / 2];
-  const std::size_t slowest = seconds.size() - 1;
-  const double last = seconds[slowest > 1 ? slowest - 1 : slowest];
+  constexpr std::size_t kOneInSoMany = 5;
+  const std::size_t n = seconds.size();
+  const std::size_t late = n > 2 ? std::max<std::size_t>(n / kOneInSoMany, 1) : 0;
+  const double last = seconds[n - 1 - late];
   return {median, (last - seconds.front()) / median};
 }
 

@@ -12,8 +12,8 @@ namespace sluice::train {
 
 struct Timing {
   double seconds = 0;  ///< the median; the shorter of the two in the middle
-  /// How far the others lie apart once the slowest is left out, over the median: one is late on
-  /// every machine.
+  /// How far the others lie apart once the slowest fifth is left out, over the median: one is late
+  /// on every machine.
   double spread = 0;
 };
 
@@ -21,6 +21,10 @@ struct Timing {
 Timing timing_of(std::vector<double> seconds);
 
 inline constexpr int kRepeats = 5;
+/// Of work so short that fewer take less than kEnoughSeconds: a machine that others use, too, may
+/// be another one a moment later.
+inline constexpr int kMostRepeats = 15;
+inline constexpr double kEnoughSeconds = 0.2;
 inline constexpr int kRounds = 3;
 inline constexpr double kMostSpread = 0.2;
 /// Of longer work the shortest of its next times counts, and the distance of the two shortest: of
@@ -30,8 +34,8 @@ inline constexpr double kLongestWork = 2;  ///< its first does, and nobody knows
 inline constexpr double kMostSeconds = 0.5;  ///< of a round, then three times have to do
 
 /// `once` does the work and gives its seconds. The first time pays for what only a first time pays,
-/// and counts only where there is no time for a second. A round of kRepeats that lie too far apart
-/// is tried again, up to kRounds in all; of these the one that agrees best.
+/// and counts only where there is no time for a second. A round of kRepeats or more that lie too
+/// far apart is tried again, up to kRounds in all; of these the one that agrees best.
 Timing settled(const std::function<double()>& once);
 
 /// What work takes that goes on for long. Processes that use up a quota of their cgroup stop until
