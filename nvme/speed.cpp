@@ -65,8 +65,8 @@ class Look {
     return rate;
   }
   /// See Speed. Each direction has a half of the file, for as long as the slower one needs. A step
-  /// reads as much as it writes, so they take turns here: a virtual drive that moves 4 GB/s when
-  /// each may do what it can (most of that writes) moves 3 GB/s then.
+  /// reads as much as it writes, so they take turns here: a virtual drive that writes twice as fast
+  /// as it reads moves up to a fifth more where each may do what it can.
   double overlap(const Speed& alone, const std::function<void()>& beside) {
     const double r = alone.read.together, w = alone.write.together;
     if (r == 0 || w == 0) return 1;  // too slow to be asked
