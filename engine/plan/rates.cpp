@@ -107,12 +107,15 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
     const bool host = who == LaneKind::kCpu;
     cost.kinds[static_cast<std::size_t>(id)] =
         OpCost{rate,
-               {{kCores, host ? rates.cpu_cores : rates.compute_cores},
-                dram(host || device_is_host ? traffic : 0, rates)},
+               {{kCores, host ? rates.cpu_cores : rates.compute_cores}, dram(traffic, rates)},
                host ? rates.cpu_weight : 1.0};
   };
-  by(rates.updates, OpId::kAdam, rates.adam, {rates.adam, 0, rates.op_s});
-  by(rates.gradients, OpId::kNorm, rates.norms, {rates.norms, 0, rates.op_s});
+  const auto of_host = [&](LaneKind who, double traffic) {
+    return who == LaneKind::kCpu || device_is_host ? traffic : 0;
+  };
+  by(rates.updates, OpId::kAdam, of_host(rates.updates, rates.adam), {rates.adam, 0, rates.op_s});
+  by(rates.gradients, OpId::kNorm, of_host(rates.gradients, rates.norms),
+     {rates.norms, 0, rates.op_s});
   by(LaneKind::kCpu, OpId::kInitState, rates.first_values, {rates.first_values, 0, rates.op_s});
   for (const auto& [id, rate] : rates.compute) {
     const auto traffic = rates.traffic.find(id);
