@@ -17,8 +17,8 @@ std::unique_ptr<IoQueue> make_uring_queue(const Options& options, std::shared_pt
 
 /// What is fixed as one buffer each. The kernel tells large pages only of a buffer that has no
 /// others; of all others it takes each small page for itself, of which a request of 1 MiB may have
-/// more than fit into one of a drive's (a virtual one then moved 2.7 GB/s instead of 4). So pages
-/// that cannot be large are apart, and buffers are short, should one of the rest not be.
+/// more than fit into one of a drive's (a virtual one moved a tenth less then). So pages that
+/// cannot be large are apart, and buffers are short, should one of the rest not be.
 std::vector<std::span<std::byte>> buffers_of(std::span<std::byte> memory);
 
 /// Why setting up a ring gave `error` (a positive errno), and what to change. `disabled` is the
