@@ -170,23 +170,23 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
                   .elems = look.elems(),
                   .touched = look.touched(),
                   .gradient = look.gradient()};
-  const bool layer_is_beside = !setup.updates_on_device() || setup.uses_nvme();
-  HostWorks works = look.host(
-      optimizer, layer_is_beside ? layer_seconds(ops) : 0, [&] { return compute.example(stream); },
-      timings);
-  if (setup.updates_on_device()) works.update = nullptr;
+  std::function<void()> updates = look.host(optimizer, timings), layer;
+  if (setup.updates_on_device()) updates = nullptr;
+  const double layer_s = layer_seconds(ops);
+  if (layer_s > 0 && (updates || setup.uses_nvme())) layer = compute.example(stream);
+  if (layer && updates) timings.paces = look.paces(layer, layer_s, updates, timings.host.update);
   Calibration found;
   found.stores = optimizer.stores();
   if (!setup.updates_on_device()) log::info(fmt::format("adam: {}", optimizer.describe()));
   if (setup.uses_nvme()) {
-    const auto& beside = works.layer ? works.layer : works.update;
+    const auto& beside = layer ? layer : updates;
     if (const auto drives = look_at_drives(nvme, aio, stored_of(setup), beside)) {
       timings.drives = nvme::together(*drives);
       for (const nvme::Speed& drive : *drives) found.speeds.push_back(drive.both());
       found.unsteady = unsteady_drives(nvme.paths, *drives);
     }
   }
-  works = {};  // their memory is free for what follows
+  updates = layer = nullptr;  // their memory is free for what follows
   const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;
   if (setup.updates_on_device() || sums_there) timings.device = look.device(optimizer);
   if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = look.copy();

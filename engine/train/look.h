@@ -31,13 +31,6 @@
 
 namespace sluice::train {
 
-/// What the host does in a run, once. They hold the memory for that.
-struct HostWorks {
-  /// Of one chunk, the next one each time. Refers to the Look and the optimizer.
-  std::function<void()> update;
-  std::function<void()> layer = {};  ///< empty: not looked at
-};
-
 /// Looks, and notes what would not hold still.
 class Look {
  public:
@@ -88,10 +81,9 @@ class Look {
     });
   }
 
-  /// `layer_s`: what a layer takes alone; 0: it is not looked at. `layer` is asked for one once the
-  /// optimizer has been looked at alone.
-  HostWorks host(const cpu_adam::Optimizer& optimizer, double layer_s,
-                 const std::function<std::function<void()>()>& layer, Timings& timings) {
+  /// Returns what updates one chunk each time, the next one; it holds the memory for that, and
+  /// refers to this and the optimizer.
+  std::function<void()> host(const cpu_adam::Optimizer& optimizer, Timings& timings) {
     const auto arrays = std::make_shared<Arrays>(optimizer, elems_);
     const Operands operands = arrays->operands(*this);
     timings.touch = timed("memory", [&] {
@@ -102,18 +94,19 @@ class Look {
     });
     timings.host =
         arithmetic("host", optimizer, operands, [this](const auto& work) { return seconds(work); });
-    HostWorks works{[this, &optimizer, arrays, operands, at = std::size_t{0}]() mutable {
+    return [this, &optimizer, arrays, operands, at = std::size_t{0}]() mutable {
       update_chunk(optimizer, operands, at);
       at = at + 2 * chunk_ <= elems_ ? at + chunk_ : 0;
-    }};
-    if (layer_s > 0) works.layer = layer();
-    if (!works.layer) return works;
-    const Beside both = beside(works.layer, works.update, quota_);
+    };
+  }
+
+  /// Of a layer and what host() returned, which take so long alone, the update all of it.
+  Paces paces(const std::function<void()>& layer, double layer_s,
+              const std::function<void()>& updates, double update_s) {
+    const Beside both = beside(layer, updates, quota_);
     if (both.spread > kMostSpread) unsteady_.push_back({"a layer beside adam", both.spread});
-    const double chunk_s =
-        timings.host.update * static_cast<double>(chunk_) / static_cast<double>(elems_);
-    timings.paces = Paces{layer_s / both.first, chunk_s / both.second};
-    return works;
+    const double chunk_s = update_s * static_cast<double>(chunk_) / static_cast<double>(elems_);
+    return {layer_s / both.first, chunk_s / both.second};
   }
 
   ArithmeticTimings device(const cpu_adam::Optimizer& optimizer) {
