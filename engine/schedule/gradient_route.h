@@ -15,8 +15,11 @@ struct GradientRoute {
   /// Contributions of micro-batches and uses are added into an fp32 sum, the gradient. Else there
   /// is one contribution, and it is the gradient.
   bool summed = false;
-  /// There is one contribution of each use. The embedding's begins the sum; the head's, which comes
-  /// first, waits at home as it is, so that no fp32 is held in between.
+  /// There is one contribution of each use, and they stay as they are until the update. Their sum
+  /// is made chunk by chunk, for the norm and once more for the optimizer: no fp32 of all is held.
+  bool apart = false;
+  /// The same, but what the step leaves is one sum. The embedding's contribution begins it; the
+  /// head's, which comes first, waits at home as it is.
   bool head_waits = false;
   /// A contribution is written in device memory and copied to the host.
   bool offloaded = false;
@@ -24,10 +27,16 @@ struct GradientRoute {
   bool copied_by_chunk = false;
 
   /// The compute lane writes its contribution where the step's gradient lies.
-  bool written_at_home() const { return !summed && !offloaded; }
-  /// Contributions lie in host memory until they are added to a sum there: copied to it, or, of the
-  /// head where the device has the same memory, written there.
-  bool staged() const { return home == prefetch::Tier::kCpu && (offloaded ? summed : head_waits); }
+  bool written_at_home() const { return !summed && !apart && !offloaded; }
+  /// To device memory of its own; of a tied tensor's two, at least the embedding's.
+  bool written_on_device() const {
+    return !written_at_home() && !(apart && home == prefetch::Tier::kCpu && !offloaded);
+  }
+  /// Contributions lie in host memory until they are added to a sum there: copied to it, or, where
+  /// the device has the same memory, those that wait are written there.
+  bool staged() const {
+    return home == prefetch::Tier::kCpu && (apart || (offloaded ? summed : head_waits));
+  }
 };
 
 GradientRoute gradient_route(const Setup& setup, int segment);

@@ -3,9 +3,8 @@
 #include <optional>
 #include <utility>
 
-#include "engine/schedule/gradient_route.h"
+#include "engine/schedule/gradients.h"
 #include "engine/schedule/programs.h"
-#include "engine/schedule/updates.h"
 
 namespace sluice::schedule {
 namespace {
@@ -14,13 +13,11 @@ using enum Operand;
 
 /// One training step. Each function appends ops in an order that is correct when they run one by
 /// one; which of them there are follows from where the bytes live.
-class Step : public UpdateWriter {
+class Step : public GradientWriter {
  public:
   Step(const Setup& setup, const Catalog& catalog, Applies applies)
-      : UpdateWriter("step", setup, catalog),
+      : GradientWriter("step", setup, catalog),
         applies_(applies),
-        gradients_(static_cast<std::size_t>(segments())),
-        norms_(static_cast<std::size_t>(segments())),
         fresh_(static_cast<std::size_t>(segments())) {}
 
   std::shared_ptr<const prefetch::Program> write() {
@@ -175,117 +172,14 @@ class Step : public UpdateWriter {
     collect(b, mb, gradients);
   }
 
-  Buffers contributions(int b) {
-    Buffers all;
-    for (const int s : block(b).segments) all.push_back(contribution(s, b));
-    return all;
-  }
-
   void collect(int b, int mb, const Buffers& contributions) {
     for (std::size_t i = 0; i < contributions.size(); ++i) {
-      collect(block(b).segments[i], b, mb, contributions[i]);
+      const int s = block(b).segments[i];
+      const bool whole = collected({.segment = s, .micro_batch = mb}, b, contributions[i]);
+      if (!whole || !arriving()) continue;
+      if (!record_) begin_update();
+      update(s);
     }
-  }
-
-  /// The gradient of a segment while the step collects it.
-  struct Gradient {
-    std::map<int, BufferId> sums = {};   // by the block that uses the segment
-    std::optional<BufferId> later = {};  // a contribution that is added when the sum has begun
-    std::int64_t collected = 0;          // contributions
-    Buffers chunks = {};                 // parts of the whole, which the optimizer reads
-  };
-
-  const GradientRoute& route(int s) const { return catalog_.routes[static_cast<std::size_t>(s)]; }
-  Gradient& gradient(int s) { return gradients_[static_cast<std::size_t>(s)]; }
-
-  /// Where the compute lane writes the gradient of one use of a segment: on the device, or at home
-  /// where that is the same memory and the gradient stays there as it is.
-  BufferId contribution(int s, int b) {
-    if (route(s).written_at_home()) return new_gradient(s, b);
-    const bool at_home = waits(s, b) && route(s).staged() && !route(s).offloaded;
-    const Bytes bytes = segment_bytes(s);
-    return transient((at_home ? catalog_.staged : catalog_.contributions).at(bytes), bytes);
-  }
-
-  /// For the embedding's, at home.
-  bool waits(int s, int b) const { return route(s).head_waits && b > 0; }
-
-  /// A buffer at home for all of a segment's gradient by this block. Where updates are delayed it
-  /// stays; of a tied segment's two that of the embedding, into which the other is added.
-  BufferId new_gradient(int s, int b) {
-    const bool whole = route(s).uses == 1 || b == 0;
-    if (setup_.delays() && whole) return catalog_.pending[static_cast<std::size_t>(s)];
-    const Bytes elem = size_of(route(s).dtype);
-    const Bytes bytes = setup_.segment_elems(s) * elem;
-    return transient(catalog_.gradients.at(bytes), bytes);
-  }
-
-  /// A contribution becomes the segment's gradient, or is added to it: micro-batch by micro-batch,
-  /// each use of a tied segment in a sum of its own, or the head's when the embedding's is there.
-  void collect(int s, int b, int mb, BufferId contribution) {
-    const Where where{.segment = s, .micro_batch = mb};
-    if (route(s).offloaded) {
-      const Bytes bytes = segment_bytes(s);
-      const BufferId to =
-          route(s).summed ? transient(catalog_.staged.at(bytes), bytes) : new_gradient(s, b);
-      copy(OpId::kOffloadGradient, where, contribution, to);
-      contribution = to;
-    }
-    Gradient& of = gradient(s);
-    if (!route(s).summed) {
-      of.sums[b] = contribution;
-    } else if (waits(s, b)) {
-      of.later = contribution;
-    } else {
-      add(where, of.sums, b, contribution);
-      if (of.later) add(where, of.sums, b, *of.later);
-    }
-    if (++of.collected == setup_.micro_batches * route(s).uses) complete(s);
-  }
-
-  void add(Where where, std::map<int, BufferId>& sums, int b, BufferId contribution) {
-    const bool first = !sums.contains(b);
-    if (first) sums[b] = new_gradient(where.segment, b);
-    arithmetic(first ? OpId::kStartSum : OpId::kAccumulate, route(where.segment).home, where,
-               {{kContribution, contribution}, {kSum, sums[b]}}, gradient_bytes(where.segment, 2));
-  }
-
-  /// All contributions are there.
-  void complete(int s) {
-    // The embedding's sum comes first: it belongs to the block with the lower number.
-    const auto& sums = gradient(s).sums;
-    const BufferId whole = sums.begin()->second;
-    if (sums.size() > 1) {
-      arithmetic(OpId::kAddUses, route(s).home, {.segment = s},
-                 {{kSum, whole}, {kOtherUse, sums.rbegin()->second}}, gradient_bytes(s, 3));
-    }
-    const std::uint64_t elems = setup_.segment_elems(s);
-    const Bytes elem = size_of(route(s).dtype);
-    BufferId& norms = norms_[static_cast<std::size_t>(s)];
-    const bool on_device = separate() && route(s).home == prefetch::Tier::kGpu;
-    norms = transient(on_device ? catalog_.device_norms : catalog_.norms, norm_bytes(elems));
-    arithmetic(OpId::kNorm, route(s).home, {.segment = s}, {{kGradient, whole}, {kNorms, norms}},
-               {.bytes = static_cast<double>(elems * elem)});
-    if (on_device) norms = moved(OpId::kOffloadNorms, {.segment = s}, norms, catalog_.norms);
-    gradient(s).chunks = parts_of(s, whole);
-    if (!arriving()) return;
-    if (!record_) begin_update();
-    update(s);
-  }
-
-  Buffers parts_of(int s, BufferId whole) {
-    if (setup_.delays()) return catalog_.pending_chunks[static_cast<std::size_t>(s)];
-    const Bytes elem = size_of(route(s).dtype);
-    Buffers parts;
-    for (const zero::Chunk& c : setup_.chunks[static_cast<std::size_t>(s)]) {
-      parts.push_back(part_of(whole, c.first_elem * elem, c.elems * elem));
-    }
-    return parts;
-  }
-
-  /// Of fp32 sums.
-  Cost gradient_bytes(int s, int times) const {
-    return {.bytes = static_cast<double>(setup_.segment_elems(s) * size_of(DType::kF32)) * times};
   }
 
   bool arriving() const { return setup_.update == Update::kArriving; }
@@ -298,7 +192,7 @@ class Step : public UpdateWriter {
   }
 
   void end_update() {
-    op(OpId::kEndUpdate, {}, {{kControl, catalog_.control}, {kLoss, losses_}, {kNorms, norms_}});
+    op(OpId::kEndUpdate, {}, {{kControl, catalog_.control}, {kLoss, losses_}, {kNorms, norms()}});
   }
 
   /// From losses and norms: learning rate, clip factor, skip or not. All that follows reads it.
@@ -306,7 +200,7 @@ class Step : public UpdateWriter {
     const bool leaves = applies_ != Applies::kOwn;
     record_ = leaves && !setup_.clips_segments ? catalog_.pending_records.front() : new_record();
     op(OpId::kDecide, {},
-       {{kControl, catalog_.control}, {kLoss, losses_}, {kNorms, norms_}, {kRecord, *record_}});
+       {{kControl, catalog_.control}, {kLoss, losses_}, {kNorms, norms()}, {kRecord, *record_}});
     for (int s = 0; leaves && setup_.clips_segments && s < segments(); ++s) {
       decide(s, catalog_.pending_records[static_cast<std::size_t>(s)]);
     }
@@ -314,7 +208,7 @@ class Step : public UpdateWriter {
 
   void decide(int s, BufferId record) {
     op(OpId::kDecideSegment, {.segment = s},
-       {{kStepRecord, *record_}, {kNorms, norms_[static_cast<std::size_t>(s)]}, {kRecord, record}});
+       {{kStepRecord, *record_}, {kNorms, norms()[static_cast<std::size_t>(s)]}, {kRecord, record}});
   }
 
   /// Of a whole segment.
@@ -325,8 +219,8 @@ class Step : public UpdateWriter {
       decide(s, record);
     }
     for (int c = 0; c < chunks(s); ++c) {
-      const BufferId chunk = gradient(s).chunks[static_cast<std::size_t>(c)];
-      UpdateWriter::update({.segment = s, .chunk = c}, chunk, record);
+      const Where where{.segment = s, .chunk = c};
+      UpdateWriter::update(where, chunk_gradient(where), record);
     }
   }
 
@@ -355,11 +249,9 @@ class Step : public UpdateWriter {
   }
 
   const Applies applies_;
-  std::vector<Gradient> gradients_;  // by segment
-  Buffers losses_;                   // by micro-batch
-  Buffers norms_;                    // by segment: the global order of grains
-  std::optional<BufferId> record_;   // of the step
-  std::vector<Buffers> fresh_;       // by segment and chunk: of a late update, on their way
+  Buffers losses_;                  // by micro-batch
+  std::optional<BufferId> record_;  // of the step
+  std::vector<Buffers> fresh_;      // by segment and chunk: of a late update, on their way
 };
 
 /// By itself: nobody reads the old weights meanwhile.

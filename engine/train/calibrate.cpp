@@ -93,13 +93,13 @@ std::optional<SharedCores> shared_cores(const Paces& paces, double first_share,
 }
 
 DType updates_read(const schedule::Setup& setup) {
-  std::uint64_t all = 0, summed = 0;
+  std::uint64_t all = 0, wide = 0;
   for (int s = 0; s < static_cast<int>(setup.layouts.size()); ++s) {
     const std::uint64_t elems = setup.segment_elems(s);
     all += elems;
-    if (schedule::gradient_route(setup, s).summed) summed += elems;
+    if (schedule::gradient_route(setup, s).dtype == DType::kF32) wide += elems;
   }
-  return 2 * summed > all ? DType::kF32 : setup.compute;
+  return 2 * wide > all ? DType::kF32 : setup.compute;
 }
 
 Bytes stored_of(const schedule::Setup& setup) {

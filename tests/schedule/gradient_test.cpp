@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "engine/schedule/programs.h"
 #include "tests/schedule/placements.h"
@@ -34,6 +36,11 @@ DType dtype_of(const Written& run, int segment) {
   return single ? run.setup.compute : DType::kF32;
 }
 
+/// Its two contributions stay as they are until the norm or the optimizer asks for a chunk.
+bool stays_apart(const Written& run, int segment) {
+  return uses_of(run, segment) == 2 && run.setup.micro_batches == 1;
+}
+
 /// Sums of a segment, in program order.
 std::vector<Op> sums_of(const Script& step, int segment) {
   std::vector<Op> found;
@@ -56,6 +63,7 @@ TEST_P(Gradient, IsSummedOverMicroBatchesAndUsesOneByOneInOrder) {
   for (int s = 0; s < run.segments(); ++s) {
     const int uses = uses_of(run, s);
     const auto contributions = GetParam().micro_batches * uses;
+    if (stays_apart(run, s)) continue;
     const auto adds = sums_of(step, s);
     ASSERT_EQ(adds.size(), contributions > 1 ? static_cast<std::size_t>(contributions) : 0U) << s;
     std::map<BufferId, int> next;  // contribution, by sum
@@ -71,37 +79,91 @@ TEST_P(Gradient, IsSummedOverMicroBatchesAndUsesOneByOneInOrder) {
       EXPECT_THAT(add.writes, ElementsAre(sum));
       EXPECT_EQ(run.step->info(sum).bytes, run.setup.segment_elems(s) * sizeof(float));
     }
-    const int sums = GetParam().micro_batches == 1 ? 1 : uses;
-    EXPECT_EQ(next.size(), adds.empty() ? 0U : static_cast<std::size_t>(sums));
+    EXPECT_EQ(next.size(), adds.empty() ? 0U : static_cast<std::size_t>(uses));
   }
 }
 
-/// With one contribution of each there is one sum, else each use has one until both are whole.
+/// With several micro-batches: each use has a sum until both are whole.
 TEST_P(Gradient, OfATiedWeightAddsTheHeadsUseToTheEmbeddings) {
   const Written run(GetParam());
   const Script step(run.step);
   const bool tied = GetParam().model == TinyModel::kTiedGpt;
-  const bool one_sum = tied && GetParam().micro_batches == 1;
-  const auto made_by = [&](const Op& add) {
-    return schedule::id_of(step.maker(buffer_of(add, Operand::kContribution)));
-  };
-  if (one_sum) {
-    const auto contributions = sums_of(step, 0);
-    EXPECT_EQ(made_by(contributions.at(0)), OpId::kEmbedBackward);
-    EXPECT_EQ(made_by(contributions.at(1)), head_of(GetParam()));
-    EXPECT_EQ(final_gradient(step, 0), buffer_of(contributions.at(1), Operand::kSum));
-  }
   const auto adds = step.of(OpId::kAddUses);
-  ASSERT_EQ(adds.size(), tied && !one_sum ? 1U : 0U);
+  ASSERT_EQ(adds.size(), tied && !stays_apart(run, 0) ? 1U : 0U);
   for (const Op& add : adds) {
     EXPECT_EQ(add.where.segment, 0);
-    const auto use = [&](BufferId sum) { return made_by(step.definer(sum)); };
+    const auto use = [&](BufferId sum) {
+      return schedule::id_of(step.maker(buffer_of(step.definer(sum), Operand::kContribution)));
+    };
     const BufferId sum = buffer_of(add, Operand::kSum);
     EXPECT_EQ(use(sum), OpId::kEmbedBackward);
     EXPECT_EQ(use(buffer_of(add, Operand::kOtherUse)), head_of(GetParam()));
     EXPECT_EQ(std::ranges::count(add.reads, sum), 1);
     EXPECT_THAT(add.writes, ElementsAre(sum));
     EXPECT_EQ(final_gradient(step, 0), sum);
+  }
+}
+
+/// With one: both stay as they are, and each chunk is summed twice, for its norm and its update.
+TEST_P(Gradient, OfATiedWeightIsSummedChunkByChunkWhenItIsAskedFor) {
+  const Written run(GetParam());
+  if (!stays_apart(run, 0)) return;
+  const Script step(run.step);
+  const auto& chunks = run.setup.chunks.front();
+  std::vector<Op> readers = step.of(OpId::kNorm, 0);
+  const auto adams = step.of(OpId::kAdam, 0);
+  ASSERT_EQ(readers.size(), chunks.size());
+  ASSERT_EQ(adams.size(), chunks.size());
+  readers.insert(readers.end(), adams.begin(), adams.end());
+  const auto sums = sums_of(step, 0);
+  ASSERT_EQ(sums.size(), 2 * readers.size());
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    const zero::Chunk& chunk = chunks[i % chunks.size()];
+    const Op &start = sums[2 * i], &add = sums[2 * i + 1];
+    EXPECT_EQ(schedule::id_of(start), OpId::kStartSum);
+    EXPECT_EQ(schedule::id_of(add), OpId::kAccumulate);
+    const BufferId sum = buffer_of(start, Operand::kSum);
+    EXPECT_EQ(buffer_of(add, Operand::kSum), sum);
+    EXPECT_EQ(run.step->info(sum).bytes, chunk.elems * sizeof(float));
+    const Bytes elem = size_of(run.setup.compute);
+    for (const auto& [op, use] :
+         {std::pair(start, OpId::kEmbedBackward), std::pair(add, head_of(GetParam()))}) {
+      const BufferId part = buffer_of(op, Operand::kContribution);
+      EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
+      EXPECT_EQ(run.step->table(part).offset(part), chunk.first_elem * elem);
+      EXPECT_EQ(schedule::id_of(step.maker(run.step->root(part))), use);
+    }
+    const BufferId read = buffer_of(readers[i], Operand::kGradient);
+    const Op& from = step.definer(read);
+    const bool copied = schedule::id_of(from) != OpId::kStartSum;
+    EXPECT_EQ(copied ? buffer_of(from, Operand::kSource) : read, sum);
+  }
+  const auto& table = run.step->transients();
+  for (const BufferId root : table.roots()) {
+    if (table.info(root).tag != prefetch::MemoryTag::kGradient) continue;
+    EXPECT_LT(table.info(root).bytes, run.setup.segment_elems(0) * sizeof(float));
+  }
+}
+
+/// What a delayed step leaves is one sum: the head's contribution waits until the embedding's
+/// begins it.
+TEST(DelayedGradient, OfATiedWeightIsBegunByTheEmbeddings) {
+  for (const Placement& p : delayed_placements()) {
+    const Written run(p);
+    if (!stays_apart(run, 0)) continue;
+    SCOPED_TRACE(p.name());
+    const Script step(run.step);
+    const auto sums = sums_of(step, 0);
+    ASSERT_EQ(sums.size(), 2U);
+    const auto made_by = [&](const Op& sum) {
+      return schedule::id_of(step.maker(buffer_of(sum, Operand::kContribution)));
+    };
+    EXPECT_EQ(schedule::id_of(sums[0]), OpId::kStartSum);
+    EXPECT_EQ(made_by(sums[0]), OpId::kEmbedBackward);
+    EXPECT_EQ(schedule::id_of(sums[1]), OpId::kAccumulate);
+    EXPECT_EQ(made_by(sums[1]), head_of(p));
+    for (const Op& sum : sums) EXPECT_EQ(buffer_of(sum, Operand::kSum), run.catalog.pending[0]);
+    EXPECT_EQ(step.count(OpId::kAddUses), 0U);
   }
 }
 
@@ -119,7 +181,6 @@ TEST_P(Gradient, HasOneNormPerSegmentWhichDecideListsInSegmentOrder) {
     EXPECT_EQ(schedule::id_of(head), head_of(GetParam()));
     EXPECT_EQ(head.where.micro_batch, static_cast<int>(mb));
   }
-  EXPECT_EQ(step.count(OpId::kNorm), segments);
   for (std::size_t s = 0; s < segments; ++s) {
     const BufferId norms = decide.reads[1 + mbs + s];
     const Op& norm = step.maker(norms);
@@ -127,6 +188,19 @@ TEST_P(Gradient, HasOneNormPerSegmentWhichDecideListsInSegmentOrder) {
     EXPECT_EQ(norm.where.segment, static_cast<int>(s));
     EXPECT_EQ(run.step->info(norms).bytes,
               run.setup.layouts[s].elems / kGrainElems * sizeof(double));
+    const auto taken = step.of(OpId::kNorm, static_cast<int>(s));
+    if (!stays_apart(run, static_cast<int>(s))) {
+      EXPECT_EQ(taken.size(), 1U);
+      continue;
+    }
+    Bytes next = 0;  // chunk by chunk: all of it
+    for (const Op& of_chunk : taken) {
+      const BufferId part = buffer_of(of_chunk, Operand::kNorms);
+      EXPECT_EQ(run.step->root(part), run.step->root(buffer_of(norm, Operand::kNorms)));
+      EXPECT_EQ(run.step->table(part).offset(part), next);
+      next += run.step->info(part).bytes;
+    }
+    EXPECT_EQ(next, run.step->info(norms).bytes);
   }
 }
 
@@ -136,8 +210,13 @@ TEST_P(Gradient, IsFinishedBeforeItsNormIsTaken) {
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (schedule::id_of(ops[i]) != OpId::kNorm) continue;
     const BufferId gradient = buffer_of(ops[i], Operand::kGradient);
-    EXPECT_EQ(run.step->info(gradient).bytes, run.setup.segment_elems(ops[i].where.segment) *
-                                                  size_of(dtype_of(run, ops[i].where.segment)));
+    const int s = ops[i].where.segment;
+    const auto at = static_cast<std::size_t>(s);
+    const std::uint64_t elems =
+        stays_apart(run, s)
+            ? run.setup.chunks[at][static_cast<std::size_t>(ops[i].where.chunk)].elems
+            : run.setup.segment_elems(s);
+    EXPECT_EQ(run.step->info(gradient).bytes, elems * size_of(dtype_of(run, s)));
     for (std::size_t j = i + 1; j < ops.size(); ++j) {
       EXPECT_EQ(std::ranges::count(ops[j].writes, gradient), 0) << describe(ops[j]);
     }
@@ -176,6 +255,7 @@ TEST_P(Gradient, ReachesTheOptimizerChunkByChunkAsAPartOrAsACopyOfOne) {
       part = buffer_of(copy, Operand::kSource);
       EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
     }
+    if (stays_apart(run, adam.where.segment)) continue;
     EXPECT_EQ(run.step->root(part), final_gradient(step, adam.where.segment));
     EXPECT_EQ(run.step->table(part).offset(part), chunk.first_elem * elem);
   }

@@ -199,12 +199,17 @@ class Script {
     return static_cast<std::size_t>(
         std::ranges::count(ops(), schedule::lane_of(lane), [](const auto& op) { return op.lane; }));
   }
-  /// The first op that writes a buffer.
+  /// The first op that writes a buffer, or a part of it where nobody writes the whole.
   const prefetch::Op& definer(prefetch::BufferId id) const {
-    for (const prefetch::Op& op : ops()) {
-      if (std::ranges::count(op.writes, id) > 0) return op;
-    }
-    throw std::runtime_error("nobody writes this buffer");
+    const auto writer = [&](auto names) {
+      return std::ranges::find_if(ops(), [&](const prefetch::Op& op) {
+        return std::ranges::any_of(op.writes, names);
+      });
+    };
+    auto op = writer([&](prefetch::BufferId written) { return written == id; });
+    if (op == ops().end()) op = writer([&](auto part) { return program_->root(part) == id; });
+    if (op == ops().end()) throw std::runtime_error("nobody writes this buffer");
+    return *op;
   }
   /// The op that made what a buffer holds, also where it was copied to the host on its way.
   const prefetch::Op& maker(prefetch::BufferId id) const {

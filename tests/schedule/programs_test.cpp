@@ -314,10 +314,12 @@ TEST_P(UpdatesAtTheEnd, AForwardWaitsForTheUpdateOfItsOwnBlockOnly) {
   }
   for (const auto& block : run.setup.model->blocks) {
     const int first = block.segments.front();
-    for (const int s : block.segments) EXPECT_GE(forward.at(first), updated.at(s));
-    // The update of this block's last chunk, and less than one more op of the optimizer.
+    double own = 0;  // the update of this block's last chunk
+    for (const int s : block.segments) own = std::max(own, updated.at(s));
+    EXPECT_GE(forward.at(first), own);
+    // Less than one more op of the optimizer.
     if (block.kind != shape::BlockKind::kHead) {
-      EXPECT_LT(forward.at(first), updated.at(block.segments.back()) + 10) << first;
+      EXPECT_LT(forward.at(first), own + 10) << first;
       EXPECT_LT(forward.at(first), last_adam) << first;
     }
   }

@@ -22,27 +22,20 @@ inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return x ^ (x >> 31);
 }
 
-/// No part of a buffer is smaller.
-inline constexpr Bytes kLeastLeaf = 64;
-
 /// Where the number of a leaf lies: its root, and a cell of that.
 struct LeafPlace {
   prefetch::BufferId root;
   std::size_t cell;
 };
 
-/// By leaf - table.first_leaf(). What no part covers lies after the last cell of the root.
+/// By leaf - table.first_leaf(): each leaf of a root has a cell.
 inline std::vector<LeafPlace> leaf_places(const prefetch::BufferTable& table) {
   std::vector<LeafPlace> places(table.end_leaf() - table.first_leaf());
   for (const prefetch::BufferId root : table.roots()) {
     const auto [begin, end] = table.leaves(root);
     for (auto leaf = begin; leaf < end; ++leaf) {
-      places[leaf - table.first_leaf()] = {root, table.info(root).bytes / kLeastLeaf};
+      places[leaf - table.first_leaf()] = {root, leaf - begin};
     }
-  }
-  for (prefetch::BufferId id = table.first_buffer(); id < table.end_buffer(); ++id) {
-    if (table.root(id) == id) continue;
-    places[table.leaves(id).begin - table.first_leaf()].cell = table.offset(id) / kLeastLeaf;
   }
   return places;
 }

@@ -23,10 +23,12 @@ class OpMemory {
  public:
   OpMemory(const RandomStream& stream, const prefetch::Pools& pools)
       : stream_(stream), persistent_places_(leaf_places(*stream.residents)) {
-    for (const prefetch::Pool& pool : pools) {
-      cells_.emplace_back(pool.slots * row(pool.slot), kPoison);
-      owners_.emplace_back(pool.slots);
-      slot_cells_.push_back(row(pool.slot));
+    slot_cells_.resize(pools.size(), 0);
+    make_cells(*stream.residents);
+    for (const auto& program : stream.programs) make_cells(program->transients());
+    for (std::size_t i = 0; i < pools.size(); ++i) {
+      cells_.emplace_back(pools[i].slots * slot_cells_[i], kPoison);
+      owners_.emplace_back(pools[i].slots);
     }
     std::vector<std::uint32_t> taken(pools.size(), 0);
     persistent_slots_.resize(stream.residents->end_buffer(), 0);
@@ -138,7 +140,15 @@ class OpMemory {
   };
   using Owner = std::atomic<std::uint64_t>;
 
-  static std::size_t row(Bytes slot) { return slot / kLeastLeaf + 1; }
+  /// In each slot of a pool one for each leaf of any buffer there.
+  void make_cells(const prefetch::BufferTable& table) {
+    for (const prefetch::BufferId root : table.roots()) {
+      const prefetch::PoolId pool = table.info(root).pool;
+      if (pool == prefetch::kNoPool) continue;
+      const auto [begin, end] = table.leaves(root);
+      slot_cells_[pool] = std::max<std::size_t>(slot_cells_[pool], end - begin);
+    }
+  }
   static std::uint64_t owner(std::uint64_t instance, prefetch::BufferId root) {
     return instance << 32 | (std::uint64_t{root} + 1);
   }
