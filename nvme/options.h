@@ -56,7 +56,7 @@ struct Options {
   Bytes block_size = 1_MiB;  ///< request size; a multiple of kAlignment
   /// Reads in flight on a drive, and as many writes. Enough to fill it: what is asked for later
   /// waits until all of them are done.
-  unsigned queue_depth = 8;
+  unsigned queue_depth = 16;
   std::optional<unsigned> threads;  ///< of the thread queue, as many for writes; nullopt = auto
   Verify verify = Verify::kAuto;
   /// A transfer that takes longer ends the run. The kernel's own drivers give a drive half a minute
