@@ -54,8 +54,8 @@ struct Options {
   Engine engine = Engine::kAuto;
   Direct direct = Direct::kAuto;
   Bytes block_size = 1_MiB;  ///< request size; a multiple of kAlignment
-  /// Reads in flight on a drive, and as many writes. Enough to fill it until a thread that waits for
-  /// a core gives it more: what is asked for later waits until all of them are done.
+  /// Reads in flight on a drive, and as many writes. Enough to fill it until a thread that waits
+  /// for a core gives it more: what is asked for later waits until all of them are done.
   unsigned queue_depth = 16;
   std::optional<unsigned> threads;  ///< of the thread queue, as many for writes; nullopt = auto
   Verify verify = Verify::kAuto;

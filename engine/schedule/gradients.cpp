@@ -87,8 +87,7 @@ BufferId GradientWriter::add_uses(int s) {
   const BufferId whole = of_use.begin()->second;
   if (of_use.size() > 1) {
     arithmetic(OpId::kAddUses, route(s).home, {.segment = s},
-               {{kSum, whole}, {kOtherUse, of_use.rbegin()->second}},
-               sum_cost({.segment = s}, 3));
+               {{kSum, whole}, {kOtherUse, of_use.rbegin()->second}}, sum_cost({.segment = s}, 3));
   }
   return whole;
 }

@@ -1,5 +1,5 @@
-/// How a step collects gradients: where the compute lane writes them, what becomes of each, and what
-/// of them the norm and the optimizer take. A private header of this room.
+/// How a step collects gradients: where the compute lane writes them, what becomes of each, and
+/// what of them the norm and the optimizer take. A private header of this room.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class GradientWriter : public UpdateWriter {
   /// device, or at home where that is the same memory and they stay there as they are.
   Buffers contributions(int block);
   /// One of them is written: it becomes the segment's gradient, or is added to it: micro-batch by
-  /// micro-batch, each use of a tied segment in a sum of its own, or the head's when the embedding's
-  /// is there. True when none is missing now; the segment's norms are taken then.
+  /// micro-batch, each use of a tied segment in a sum of its own, or the head's when the
+  /// embedding's is there. True when none is missing now; the segment's norms are taken then.
   bool collected(Where where, int block, BufferId contribution);
 
   /// By segment: the global order of grains.

@@ -208,7 +208,9 @@ class Step : public GradientWriter {
 
   void decide(int s, BufferId record) {
     op(OpId::kDecideSegment, {.segment = s},
-       {{kStepRecord, *record_}, {kNorms, norms()[static_cast<std::size_t>(s)]}, {kRecord, record}});
+       {{kStepRecord, *record_},
+        {kNorms, norms()[static_cast<std::size_t>(s)]},
+        {kRecord, record}});
   }
 
   /// Of a whole segment.

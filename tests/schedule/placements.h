@@ -202,9 +202,8 @@ class Script {
   /// The first op that writes a buffer, or a part of it where nobody writes the whole.
   const prefetch::Op& definer(prefetch::BufferId id) const {
     const auto writer = [&](auto names) {
-      return std::ranges::find_if(ops(), [&](const prefetch::Op& op) {
-        return std::ranges::any_of(op.writes, names);
-      });
+      return std::ranges::find_if(
+          ops(), [&](const prefetch::Op& op) { return std::ranges::any_of(op.writes, names); });
     };
     auto op = writer([&](prefetch::BufferId written) { return written == id; });
     if (op == ops().end()) op = writer([&](auto part) { return program_->root(part) == id; });

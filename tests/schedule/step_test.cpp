@@ -287,8 +287,7 @@ TEST_P(Step, AsksTheRecordBeforeWhatASkippedStepMustNotDo) {
   for (const Op& op : step.ops()) {
     const OpId id = schedule::id_of(op);
     // Reading and summing ahead does no harm; all else after the decision may be called off.
-    const bool ahead =
-        id == OpId::kReadState || id == OpId::kStartSum || id == OpId::kAccumulate;
+    const bool ahead = id == OpId::kReadState || id == OpId::kStartSum || id == OpId::kAccumulate;
     EXPECT_EQ(op.predicate.has_value(), decided && !ahead) << describe(op);
     EXPECT_EQ(contains(op.reads, record), id == OpId::kAdam) << describe(op);
     if (op.predicate) {
