@@ -343,7 +343,7 @@ TEST(Calibrate, LooksAtTheDrivesForWhateverLivesThere) {
     const Calibration found =
         look_at_all(homes, {folder / "a", folder / "b"}, schedule::Sharing::kSeparate);
     EXPECT_GT(found.rates.nvme_read.alone, 0);
-    EXPECT_EQ(found.rates.nvme_in_flight, 8_MiB) << "8 requests of 1 MiB of the one drive";
+    EXPECT_EQ(found.rates.nvme_in_flight, 16_MiB) << "16 requests of 1 MiB of the one drive";
     ASSERT_EQ(found.speeds.size(), 2U);
     EXPECT_GT(found.speeds[0], 0);
   }
