@@ -28,15 +28,15 @@ struct GradientRoute {
 
   /// The compute lane writes its contribution where the step's gradient lies.
   bool written_at_home() const { return !summed && !apart && !offloaded; }
-  /// To device memory of its own; of a tied tensor's two, at least the embedding's.
-  bool written_on_device() const {
-    return !written_at_home() && !(apart && home == prefetch::Tier::kCpu && !offloaded);
-  }
   /// Contributions lie in host memory until they are added to a sum there: copied to it, or, where
   /// the device has the same memory, those that wait are written there.
   bool staged() const {
     return home == prefetch::Tier::kCpu && (apart || (offloaded ? summed : head_waits));
   }
+  /// That of the head, or of the embedding, is written there.
+  bool written_staged(bool head) const { return staged() && !offloaded && (apart || head); }
+  /// To device memory of its own: of a tied tensor's two, at least the embedding's.
+  bool written_on_device() const { return !written_at_home() && !written_staged(false); }
 };
 
 GradientRoute gradient_route(const Setup& setup, int segment);

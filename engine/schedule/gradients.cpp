@@ -12,9 +12,10 @@ Buffers GradientWriter::contributions(int b) {
 
 BufferId GradientWriter::contribution(int s, int b) {
   if (route(s).written_at_home()) return new_gradient(s, b);
-  const bool at_home = stays(s, b) && route(s).staged() && !route(s).offloaded;
+  const PoolBySize& pools =
+      route(s).written_staged(b > 0) ? catalog_.staged : catalog_.contributions;
   const Bytes bytes = segment_bytes(s);
-  return transient((at_home ? catalog_.staged : catalog_.contributions).at(bytes), bytes);
+  return transient(pools.at(bytes), bytes);
 }
 
 /// A buffer at home for all of a segment's gradient by this block. Where updates are delayed it

@@ -45,8 +45,6 @@ class GradientWriter : public UpdateWriter {
 
   const GradientRoute& route(int s) const { return catalog_.routes[static_cast<std::size_t>(s)]; }
   Gradient& gradient(int s) { return gradients_[static_cast<std::size_t>(s)]; }
-  /// At home, for the embedding's or the update.
-  bool stays(int s, int b) const { return route(s).apart || waits(s, b); }
   /// For the embedding's.
   bool waits(int s, int b) const { return route(s).head_waits && b > 0; }
 

@@ -36,8 +36,8 @@ DType dtype_of(const Written& run, int segment) {
   return single ? run.setup.compute : DType::kF32;
 }
 
-/// Its two contributions stay as they are until the norm or the optimizer asks for a chunk.
-bool stays_apart(const Written& run, int segment) {
+/// It has one contribution of each of its two uses.
+bool has_one_of_each(const Written& run, int segment) {
   return uses_of(run, segment) == 2 && run.setup.micro_batches == 1;
 }
 
@@ -63,7 +63,7 @@ TEST_P(Gradient, IsSummedOverMicroBatchesAndUsesOneByOneInOrder) {
   for (int s = 0; s < run.segments(); ++s) {
     const int uses = uses_of(run, s);
     const auto contributions = GetParam().micro_batches * uses;
-    if (stays_apart(run, s)) continue;
+    if (has_one_of_each(run, s)) continue;
     const auto adds = sums_of(step, s);
     ASSERT_EQ(adds.size(), contributions > 1 ? static_cast<std::size_t>(contributions) : 0U) << s;
     std::map<BufferId, int> next;  // contribution, by sum
@@ -89,7 +89,7 @@ TEST_P(Gradient, OfATiedWeightAddsTheHeadsUseToTheEmbeddings) {
   const Script step(run.step);
   const bool tied = GetParam().model == TinyModel::kTiedGpt;
   const auto adds = step.of(OpId::kAddUses);
-  ASSERT_EQ(adds.size(), tied && !stays_apart(run, 0) ? 1U : 0U);
+  ASSERT_EQ(adds.size(), tied && !has_one_of_each(run, 0) ? 1U : 0U);
   for (const Op& add : adds) {
     EXPECT_EQ(add.where.segment, 0);
     const auto use = [&](BufferId sum) {
@@ -107,8 +107,9 @@ TEST_P(Gradient, OfATiedWeightAddsTheHeadsUseToTheEmbeddings) {
 /// With one: both stay as they are, and each chunk is summed twice, for its norm and its update.
 TEST_P(Gradient, OfATiedWeightIsSummedChunkByChunkWhenItIsAskedFor) {
   const Written run(GetParam());
-  if (!stays_apart(run, 0)) return;
+  if (!has_one_of_each(run, 0)) return;
   const Script step(run.step);
+  const Tier home = GetParam().gradient_on_device() ? Tier::kGpu : Tier::kCpu;
   const auto& chunks = run.setup.chunks.front();
   std::vector<Op> readers = step.of(OpId::kNorm, 0);
   const auto adams = step.of(OpId::kAdam, 0);
@@ -130,6 +131,7 @@ TEST_P(Gradient, OfATiedWeightIsSummedChunkByChunkWhenItIsAskedFor) {
          {std::pair(start, OpId::kEmbedBackward), std::pair(add, head_of(GetParam()))}) {
       const BufferId part = buffer_of(op, Operand::kContribution);
       EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
+      EXPECT_EQ(run.catalog.pools[run.step->info(part).pool].tier, home) << "both wait there";
       EXPECT_EQ(run.step->table(part).offset(part), chunk.first_elem * elem);
       EXPECT_EQ(schedule::id_of(step.maker(run.step->root(part))), use);
     }
@@ -150,7 +152,7 @@ TEST_P(Gradient, OfATiedWeightIsSummedChunkByChunkWhenItIsAskedFor) {
 TEST(DelayedGradient, OfATiedWeightIsBegunByTheEmbeddings) {
   for (const Placement& p : delayed_placements()) {
     const Written run(p);
-    if (!stays_apart(run, 0)) continue;
+    if (!has_one_of_each(run, 0)) continue;
     SCOPED_TRACE(p.name());
     const Script step(run.step);
     const auto sums = sums_of(step, 0);
@@ -189,7 +191,7 @@ TEST_P(Gradient, HasOneNormPerSegmentWhichDecideListsInSegmentOrder) {
     EXPECT_EQ(run.step->info(norms).bytes,
               run.setup.layouts[s].elems / kGrainElems * sizeof(double));
     const auto taken = step.of(OpId::kNorm, static_cast<int>(s));
-    if (!stays_apart(run, static_cast<int>(s))) {
+    if (!has_one_of_each(run, static_cast<int>(s))) {
       EXPECT_EQ(taken.size(), 1U);
       continue;
     }
@@ -213,7 +215,7 @@ TEST_P(Gradient, IsFinishedBeforeItsNormIsTaken) {
     const int s = ops[i].where.segment;
     const auto at = static_cast<std::size_t>(s);
     const std::uint64_t elems =
-        stays_apart(run, s)
+        has_one_of_each(run, s)
             ? run.setup.chunks[at][static_cast<std::size_t>(ops[i].where.chunk)].elems
             : run.setup.segment_elems(s);
     EXPECT_EQ(run.step->info(gradient).bytes, elems * size_of(dtype_of(run, s)));
@@ -255,7 +257,7 @@ TEST_P(Gradient, ReachesTheOptimizerChunkByChunkAsAPartOrAsACopyOfOne) {
       part = buffer_of(copy, Operand::kSource);
       EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
     }
-    if (stays_apart(run, adam.where.segment)) continue;
+    if (has_one_of_each(run, adam.where.segment)) continue;
     EXPECT_EQ(run.step->root(part), final_gradient(step, adam.where.segment));
     EXPECT_EQ(run.step->table(part).offset(part), chunk.first_elem * elem);
   }
