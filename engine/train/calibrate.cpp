@@ -34,7 +34,7 @@ constexpr Throughput kGuess = {0.5e9, 1e9};
 /// Of its backward, alone; 0: not known, or too long to be run again.
 double layer_seconds(const Measured& ops) {
   const auto found = ops.seconds.find(schedule::OpId::kLayerBackward);
-  return found == ops.seconds.end() || found->second > kLongestWork ? 0 : found->second;
+  return found == ops.seconds.end() || found->second > kLongerWork ? 0 : found->second;
 }
 
 /// Weights, a gradient and state, wherever they are.

@@ -31,8 +31,8 @@ double seconds_of_one(const std::function<void()>& work, const std::optional<Cpu
   return seconds_of(often, quota) / times;
 }
 
-Timing of_long_work(const std::function<double()>& once) {
-  std::vector<double> seconds{once(), once()};
+/// Of two times or more.
+Timing of_long_work(std::vector<double> seconds, const std::function<double()>& once) {
   for (int more = 0;; ++more) {
     std::ranges::sort(seconds);
     const double spread = (seconds[1] - seconds[0]) / seconds[0];
@@ -80,7 +80,10 @@ Timing timing_of(std::vector<double> seconds) {
 Timing settled(const std::function<double()>& once) {
   const double first = once();
   if (first > kLongestWork) return {first, 0};
-  if (first > kLongWork) return of_long_work(once);
+  if (first > kLongWork) {
+    const double one = first > kLongerWork ? first : once();
+    return of_long_work({one, once()}, once);
+  }
   Timing best;
   for (int round = 0; round < kRounds; ++round) {
     const Timing timing = timing_of(seconds_of_round(once));

@@ -30,12 +30,14 @@ inline constexpr double kMostSpread = 0.2;
 /// Of longer work the shortest of its next times counts, and the distance of the two shortest: of
 /// two, or of up to kRounds more than one where they lie too far apart.
 inline constexpr double kLongWork = 0.25;
-inline constexpr double kLongestWork = 2;  ///< its first does, and nobody knows how steady that is
+inline constexpr double kLongerWork = 2;  ///< its first time, of which little is a first one's, too
+inline constexpr double kLongestWork = 30;   ///< is done once: nobody knows how steady it is
 inline constexpr double kMostSeconds = 0.5;  ///< of a round, then three times have to do
 
 /// `once` does the work and gives its seconds. The first time pays for what only a first time pays,
-/// and counts only where there is no time for a second. A round of kRepeats or more that lie too
-/// far apart is tried again, up to kRounds in all; of these the one that agrees best.
+/// and counts only where that is little, or no time is left for a second. A round of kRepeats or
+/// more that lie too far apart is tried again, up to kRounds in all; of these the one that agrees
+/// best.
 Timing settled(const std::function<double()>& once);
 
 /// What work takes that goes on for long. Processes that use up a quota of their cgroup stop until

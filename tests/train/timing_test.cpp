@@ -73,8 +73,21 @@ TEST(Timing, ThatNeverAgreesIsTheBestOfThreeRounds) {
 }
 
 TEST(Timing, OfTheLongestWorkIsItsFirst) {
-  Script longest({2.5});
-  EXPECT_DOUBLE_EQ(longest.settled().seconds, 2.5);
+  Script longest({31, 1});
+  EXPECT_DOUBLE_EQ(longest.settled().seconds, 31);
+  EXPECT_EQ(longest.times(), 1U);
+}
+
+TEST(Timing, OfLongerWorkTheFirstCountsToo) {
+  Script quiet({2.5, 2.2, 1});
+  const Timing steady = quiet.settled();
+  EXPECT_DOUBLE_EQ(steady.seconds, 2.2);
+  EXPECT_DOUBLE_EQ(steady.spread, (2.5 - 2.2) / 2.2);
+  Script first({2.2, 2.5});
+  EXPECT_DOUBLE_EQ(first.settled().seconds, 2.2);
+  Script busy({2.5, 4, 2.6, 1});
+  EXPECT_DOUBLE_EQ(busy.settled().seconds, 2.5);
+  EXPECT_EQ(busy.times(), 3U);
 }
 
 TEST(Timing, OfLongWorkIsTheShortestOfTwoOrOfMoreWhereTheyDoNotAgree) {
