@@ -56,7 +56,7 @@ class Session::Loop {
     const bool all = append_steps();
     settle(0);
     if (pending_) report();  // its evaluation was not begun
-    print_lanes();
+    say_how_it_went();
     if (const Bytes written = a_.conductor.moved().nvme_written; written > 0) {
       log::info(fmt::format("drives: {} written", format_bytes(written)));
     }
@@ -136,11 +136,12 @@ class Session::Loop {
     return step + 1 == last_step_ || (every > 0 && (step + 1) % every == 0);
   }
 
-  void print_lanes() const {
+  void say_how_it_went() const {
     if (finished_steps_ <= kUnusualSteps) return;
     log::info(fmt::format("lanes: busy | waiting for (shares of the time from step {} on)\n{}",
                           s_.position_.step + kUnusualSteps + 1,
                           data::lane_table(account_.overall(usual_from_, last_.lanes))));
+    if (const std::string why = pace_.unjudged(); !why.empty()) log::info(why);
   }
 
   /// For one more program.

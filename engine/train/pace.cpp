@@ -140,6 +140,15 @@ std::vector<std::string> Pace::add(const StepRecord& step) {
   return said;
 }
 
+std::string Pace::unjudged() const {
+  if (steps_.size() >= kFewest) return {};
+  return fmt::format(
+      "steps were not judged by their forecast: that takes {}, from the third of a run on, with no "
+      "evaluation or checkpoint beside them and none skipped; there were {}. metrics.jsonl has "
+      "what was forecast and what came",
+      kFewest, steps_.size());
+}
+
 std::optional<std::string> Pace::late() {
   const auto& forecast = steps_.back().forecast;
   if (!forecast) return std::nullopt;

@@ -267,9 +267,11 @@ TEST(DrivePace, ALaneThatMovesNothingIsNoDrive) {
 
 /// A run of this job: what it wrote for people, each line as one.
 std::string said_by(const Job& job) {
+  testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   run(job);
-  std::string said = testing::internal::GetCapturedStderr();
+  std::string said = testing::internal::GetCapturedStdout();
+  said += testing::internal::GetCapturedStderr();
   std::ranges::replace(said, '\n', ' ');
   return said;
 }
@@ -306,23 +308,33 @@ class PacedRun : public testing::Test {
 constexpr const char* kLate = "more than the forecast";
 constexpr const char* kSlow = "while it is busy, forecast";
 
+constexpr const char* kUnjudged = "steps were not judged by their forecast";
+
 TEST_F(PacedRun, OneThatIsLateSaysSoOnce) {
-  EXPECT_EQ(times(said_by(job_), kLate), 1U);
+  const std::string said = said_by(job_);
+  EXPECT_EQ(times(said, kLate), 1U);
+  EXPECT_EQ(times(said, kUnjudged), 0U);
 }
 
 /// The first two steps of a run are not like the others, and so are those beside an evaluation or a
 /// checkpoint.
-TEST_F(PacedRun, StepsThatAreUnlikeTheForecastAreNotJudged) {
+TEST_F(PacedRun, StepsThatAreUnlikeTheForecastAreNotJudgedAndItSaysThat) {
+  const auto expect_unjudged = [](const Job& job, const char* steps) {
+    const std::string said = said_by(job);
+    EXPECT_EQ(times(said, kLate), 0U);
+    EXPECT_EQ(times(said, kUnjudged), 1U);
+    EXPECT_THAT(said, HasSubstr(steps));
+  };
   job_.train.steps = 2 + kFewest - 1;
-  EXPECT_EQ(times(said_by(job_), kLate), 0U);
+  expect_unjudged(job_, "there were 4.");
   job_.train.steps = 12;
   Job saves = job_;
   saves.checkpoint.every = std::int64_t{2};
-  EXPECT_EQ(times(said_by(saves), kLate), 0U);
+  expect_unjudged(saves, "there were 0.");
   Job evaluates = job_;
   evaluates.data.valid = evaluates.data.train;
   evaluates.eval.every = 2;
-  EXPECT_EQ(times(said_by(evaluates), kLate), 0U);
+  expect_unjudged(evaluates, "there were 0.");
 }
 
 /// Then lanes take turns.
