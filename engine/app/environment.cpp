@@ -1,14 +1,18 @@
 #include "engine/app/environment.h"
 
+#include <fmt/format.h>
 #include <malloc.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "cpu_adam/isa.h"
 #include "engine/base/cores.h"
+#include "engine/base/log.h"
 #include "engine/base/machine.h"
 #include "engine/doctor/machine.h"
 #include "engine/tensor/instructions.h"
@@ -41,6 +45,16 @@ std::vector<doctor::Finding> products_of(DType type) {
   if (gpu::device().backend != gpu::Backend::kHost) return {};
   const auto lack = tensor::lacks_products(type, tensor::code_paths()).value_or(tensor::Lack{});
   return {doctor::products(type, lack.reason, lack.remedy)};
+}
+
+void warn_of_processors(DType compute) {
+  std::vector<doctor::Finding> findings = {doctor::processors()};
+  std::ranges::copy(products_of(compute), std::back_inserter(findings));
+  for (const doctor::Finding& f : findings) {
+    if (f.verdict != doctor::Verdict::kOk) {
+      log::warning(fmt::format("{}: {}; {}", f.subject, f.found, f.fix));
+    }
+  }
 }
 
 std::string describe_machine(int compute_threads, cpu_adam::Isa isa) {

@@ -22,6 +22,9 @@ void prepare_process();
 /// Whether the processor multiplies values of this type itself; none where a device does.
 std::vector<doctor::Finding> products_of(DType type);
 
+/// Says what makes a run slower than this machine's processors could.
+void warn_of_processors(DType compute);
+
 /// env.json: version, machine, device, kernel, and with what the numbers are computed: LibTorch's
 /// bits hold for one CPU model, one set of code paths and one number of compute threads.
 std::string describe_machine(int compute_threads, cpu_adam::Isa isa);

@@ -31,6 +31,7 @@ void evaluate(const std::string& file, const std::vector<std::string>& overrides
   job.train.steps = 0;
   job.saves = false;
   train::Session session(job);
+  warn_of_processors(job.compute);
   log::info(session.report());
   const double loss = session.evaluate();
   fmt::print("validation loss {:.6f} nats per token, perplexity {:.4f}, of {} samples of {}\n",

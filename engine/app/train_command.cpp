@@ -4,7 +4,6 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -22,7 +21,6 @@
 #include "engine/checkpoint/state_reader.h"
 #include "engine/config/load.h"
 #include "engine/data/bigram.h"
-#include "engine/doctor/machine.h"
 #include "engine/tensor/process.h"
 #include "engine/train/session.h"
 #include "gpu/device.h"
@@ -95,17 +93,6 @@ std::string how_to_go_on(const Command& command, const std::string& last) {
 bool take_trigger(const std::filesystem::path& file) {
   std::error_code none;
   return std::filesystem::remove(file, none);
-}
-
-/// What makes the run slower than this machine's processors could.
-void warn_of_processors(DType compute) {
-  std::vector<doctor::Finding> findings = {doctor::processors()};
-  std::ranges::copy(products_of(compute), std::back_inserter(findings));
-  for (const doctor::Finding& f : findings) {
-    if (f.verdict != doctor::Verdict::kOk) {
-      log::warning(fmt::format("{}: {}; {}", f.subject, f.found, f.fix));
-    }
-  }
 }
 
 /// Runs in its own folder; an error also says what is saved: `last`, which changes meanwhile.

@@ -37,6 +37,14 @@ TEST_F(Eval, NeedsNoTrainingDataAndLeavesNothing) {
   EXPECT_TRUE(!exists("runs") || fs::is_empty(folder_ / "runs"));
 }
 
+TEST_F(Eval, InSixteenBitsSaysWhereNothingMultipliesThem) {
+  const Ending ending =
+      shell("ONEDNN_MAX_CPU_ISA=SSE41 $sluice eval run.yaml precision.compute=bf16" + valid() +
+            " train.train_micro_batch_size_per_gpu=1");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_THAT(ending.said, HasSubstr("warning: bf16: "));
+}
+
 TEST_F(Eval, WithoutValidationDataIsRefused) {
   expect_refused(eval(), kConfig, {"data.valid"});
 }
