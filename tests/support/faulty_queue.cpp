@@ -88,7 +88,11 @@ Ticket FaultyQueue::submit(std::span<const nvme::Request> requests, std::shared_
   TicketSource source(keep);
   Ticket ticket = source.ticket();
   held_.push_back(std::make_unique<Held>(
-      Held{{requests.begin(), requests.end()}, std::move(keep), std::move(source), Ticket()}));
+      Held{{requests.begin(), requests.end()},
+           std::move(keep),
+           std::move(source),
+           Ticket(),
+           number >= faults_.slow_from ? faults_.slow : std::chrono::microseconds(0)}));
   changed_.notify_all();
   return ticket;
 }
@@ -132,7 +136,7 @@ void FaultyQueue::report() {
     lock.unlock();
     const std::exception_ptr error = held->inner.wait_error();
     std::uniform_int_distribution<std::int64_t> late(0, faults_.delay.count());
-    std::this_thread::sleep_for(std::chrono::microseconds(late(random)));
+    std::this_thread::sleep_for(held->least_late + std::chrono::microseconds(late(random)));
     for (const nvme::Request& request : held->requests) seam_->lift(request);
     held->source.fail(error);
     lock.lock();

@@ -31,6 +31,8 @@ struct Faults {
   std::optional<std::uint64_t> flip_request = {};   ///< a bit of what this one reads is wrong
   unsigned reorder = 1;                             ///< so many requests are held back and shuffled
   std::chrono::microseconds delay{0};               ///< completions are late by up to this
+  std::uint64_t slow_from = 0;                      ///< and from this request on
+  std::chrono::microseconds slow{0};                ///< by at least this
 };
 
 /// What really was injected: a test that saw none has proved nothing.
@@ -97,6 +99,7 @@ class FaultyQueue final : public nvme::IoQueue {
     std::shared_ptr<void> keep;
     TicketSource source;
     Ticket inner;
+    std::chrono::microseconds least_late;
   };
   using HeldList = std::deque<std::unique_ptr<Held>>;
   void forward();

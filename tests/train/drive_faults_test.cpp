@@ -21,6 +21,17 @@ using test::Faults;
 using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
+
+/// So many requests write its first values, or read its final ones.
+std::uint64_t state_chunks(const Job& job) {
+  const Session session(job);
+  std::uint64_t chunks = 0;
+  for (const auto& op : session.plan().programs.final->ops()) {
+    chunks += schedule::id_of(op) == OpId::kReadState;
+  }
+  return chunks;
+}
 
 class DriveFaults : public testing::TestWithParam<Execution> {
  protected:
@@ -38,10 +49,7 @@ class DriveFaults : public testing::TestWithParam<Execution> {
   /// `chunks` reads for the final weights.
   void count_requests() {
     Job quiet = job();
-    const Session session(quiet);
-    for (const auto& op : session.plan().programs.final->ops()) {
-      chunks_ += schedule::id_of(op) == OpId::kReadState;
-    }
+    chunks_ = state_chunks(quiet);
     const auto seam = inject(quiet, {});
     run(quiet);
     requests_ = (*seam)->counts().requests;
@@ -210,6 +218,37 @@ TEST(SlowDrive, IsTheBoundOfEveryStepAndChangesNoBits) {
   EXPECT_EQ(run(slow), expected);
   EXPECT_EQ(bounds.size(), 2U);
   EXPECT_THAT(bounds, testing::Each(testing::StartsWith("nvme-")));
+}
+
+/// As when its cache is full. Rates given by hand: of a drive that is slower than any from the
+/// start, so that what it showed in its first steps counts, and no step is late.
+TEST(SlowDrive, ThatBecomesOneInARunIsSaidOnce) {
+  const TempFolder folder;
+  Job job = nvme_job(folder, Execution::kOverlapped);
+  constexpr std::int64_t kQuick = 10;
+  job.train.steps = 2 * kQuick;
+  job.rates = plan::Rates();
+  job.rates->nvme_read = job.rates->nvme_write = {1e3, 1e3};
+  const auto requests_until = [chunks = state_chunks(job)](std::int64_t step) {
+    return chunks * static_cast<std::uint64_t>(1 + 2 * step);  // the first values, then both ways
+  };
+  const auto said_of = [&](const Faults& faults) {
+    Job faulty = job;
+    const auto seam = inject(faulty, faults);
+    testing::internal::CaptureStderr();
+    run(faulty);
+    EXPECT_GT((*seam)->counts().requests, requests_until(*job.train.steps));
+    return testing::internal::GetCapturedStderr();
+  };
+  const char* const slow = "GB/s while it is busy, before";
+  EXPECT_THAT(said_of({}), Not(HasSubstr(slow)));
+  // A request of these takes a hundredth of that.
+  const std::string said =
+      said_of({.slow_from = requests_until(kQuick), .slow = std::chrono::milliseconds(5)});
+  const auto first = said.find(slow);
+  ASSERT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find(slow, first + 1), std::string::npos) << said;
+  EXPECT_THAT(said, Not(HasSubstr("more than the forecast")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Drivers, DriveFaults,
