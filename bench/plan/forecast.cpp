@@ -271,10 +271,10 @@ Ran run(const Case& of, Detail detail, const std::string& folder) {
   return ran;
 }
 
-/// Of several rounds, by run.
+/// By run; of several rounds, whatever their signs, the median counts.
 class Errors {
  public:
-  void add(const std::string& run, double error) { of_[run].push_back(error); }
+  void add(const std::string& run, double error) { of_[run].push_back(std::abs(error)); }
   void sum_up(const std::string& which) const {
     if (of_.empty()) {
       fmt::print("no {}\n", which);
@@ -284,9 +284,9 @@ class Errors {
     std::size_t most = 0;
     double worst_of_one = 0;
     for (const auto& [run, rounds] : of_) {
-      errors.push_back(std::abs(median(rounds)));
+      errors.push_back(median(rounds));
       most = std::max(most, rounds.size());
-      for (const double error : rounds) worst_of_one = std::max(worst_of_one, std::abs(error));
+      worst_of_one = std::max(worst_of_one, *std::ranges::max_element(rounds));
     }
     fmt::print("{} {}: median error {:.1f}%, worst {:.1f}%", errors.size(), which,
                100 * median(errors), 100 * *std::ranges::max_element(errors));
