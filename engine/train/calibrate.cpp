@@ -31,7 +31,7 @@ using plan::Throughput;
 
 constexpr Throughput kGuess = {0.5e9, 1e9};
 
-/// Of its backward, alone; 0: not known, or too long to be run again.
+/// Of its backward, alone; 0: not known, or too long to be run over and over.
 double layer_seconds(const Measured& ops) {
   const auto found = ops.seconds.find(schedule::OpId::kLayerBackward);
   return found == ops.seconds.end() || found->second > kLongerWork ? 0 : found->second;

@@ -141,7 +141,7 @@ class Session::Loop {
     log::info(fmt::format("lanes: busy | waiting for (shares of the time from step {} on)\n{}",
                           s_.position_.step + kUnusualSteps + 1,
                           data::lane_table(account_.overall(usual_from_, last_.lanes))));
-    if (const std::string why = pace_.unjudged(); !why.empty()) log::info(why);
+    if (const auto why = pace_.unjudged()) log::info(*why);
   }
 
   /// For one more program.

@@ -140,8 +140,8 @@ std::vector<std::string> Pace::add(const StepRecord& step) {
   return said;
 }
 
-std::string Pace::unjudged() const {
-  if (steps_.size() >= kFewest) return {};
+std::optional<std::string> Pace::unjudged() const {
+  if (steps_.size() >= kFewest) return std::nullopt;
   return fmt::format(
       "steps were not judged by their forecast: that takes {}, from the third of a run on, with no "
       "evaluation or checkpoint beside them and none skipped; there were {}. metrics.jsonl has "

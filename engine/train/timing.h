@@ -27,10 +27,10 @@ inline constexpr int kMostRepeats = 15;
 inline constexpr double kEnoughSeconds = 0.2;
 inline constexpr int kRounds = 3;
 inline constexpr double kMostSpread = 0.2;
-/// Of longer work the shortest of its next times counts, and the distance of the two shortest: of
-/// two, or of up to kRounds more than one where they lie too far apart.
+/// Of longer work the shortest of two times counts, and the distance of the two shortest, or of up
+/// to kRounds more than one where they lie too far apart: of its next times, or with its first.
 inline constexpr double kLongWork = 0.25;
-inline constexpr double kLongerWork = 2;  ///< its first time, of which little is a first one's, too
+inline constexpr double kLongerWork = 2;     ///< with its first: little of it is paid once only
 inline constexpr double kLongestWork = 30;   ///< is done once: nobody knows how steady it is
 inline constexpr double kMostSeconds = 0.5;  ///< of a round, then three times have to do
 

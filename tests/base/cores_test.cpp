@@ -97,6 +97,7 @@ TEST(Quota, BecomesTheNearestNumberOfThreadsAndOneAtLeast) {
   EXPECT_EQ(threads_of(0.5), 1U);
   EXPECT_EQ(threads_of(1.4), 1U);
   EXPECT_EQ(threads_of(1.5), 2U);
+  EXPECT_EQ(threads_of(1.6), 2U);
   EXPECT_EQ(threads_of(2.5), 3U);
   EXPECT_EQ(threads_of(3), 3U);
   EXPECT_EQ(threads_of(7.9), 8U);

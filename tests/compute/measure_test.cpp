@@ -41,7 +41,10 @@ class MeasureTest : public ::testing::Test {
 TEST_F(MeasureTest, TimesEveryOpThatARunMayHave) {
   const auto timed = [this](bool keeps) {
     std::set<OpId> ids;
-    for (const auto& timing : measure(keeps).seconds) ids.insert(timing.first);
+    for (const auto& [id, seconds] : measure(keeps).seconds) {
+      EXPECT_GT(seconds, 0);
+      ids.insert(id);
+    }
     return ids;
   };
   const std::set<OpId> streamed{OpId::kEmbedForward,  OpId::kEmbedBackward, OpId::kLayerForward,

@@ -307,7 +307,6 @@ class PacedRun : public testing::Test {
 
 constexpr const char* kLate = "more than the forecast";
 constexpr const char* kSlow = "while it is busy, forecast";
-
 constexpr const char* kUnjudged = "steps were not judged by their forecast";
 
 TEST_F(PacedRun, OneThatIsLateSaysSoOnce) {
