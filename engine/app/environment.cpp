@@ -57,6 +57,14 @@ void warn_of_processors(DType compute) {
   }
 }
 
+std::string describe_processor() {
+  const gpu::Device device = gpu::device();
+  const tensor::CodePaths paths = tensor::code_paths();
+  return fmt::format("{}; {}; LibTorch {}, ATen {}, MKL {}, oneDNN {}",
+                     device.unified ? cpu_model().value_or("unknown") : device.name,
+                     paths.instructions, paths.libtorch, paths.aten, paths.mkl, paths.onednn);
+}
+
 std::string describe_machine(int compute_threads, cpu_adam::Isa isa) {
   utsname kernel{};
   ::uname(&kernel);

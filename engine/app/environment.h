@@ -25,6 +25,10 @@ std::vector<doctor::Finding> products_of(DType type);
 /// Says what makes a run slower than this machine's processors could.
 void warn_of_processors(DType compute);
 
+/// On what LibTorch's bits rest beside compute.threads, for checkpoints: a run that goes on says
+/// when it is another.
+std::string describe_processor();
+
 /// env.json: version, machine, device, kernel, and with what the numbers are computed: LibTorch's
 /// bits hold for one CPU model, one set of code paths and one number of compute threads.
 std::string describe_machine(int compute_threads, cpu_adam::Isa isa);

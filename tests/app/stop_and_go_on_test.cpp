@@ -256,6 +256,18 @@ TEST_F(GoOn, OtherDataIsSaid) {
   EXPECT_THAT(ending.said, HasSubstr("goes on with another data.train, contents"));
 }
 
+TEST_F(GoOn, OtherCodeForTheNumbersIsSaid) {
+  unfinished();
+  const Ending other =
+      shell("ATEN_CPU_CAPABILITY=default $sluice train run.yaml name=other train.resume=runs/mine");
+  EXPECT_EQ(other.code, 0) << other.said;
+  EXPECT_THAT(other.said, HasSubstr("goes on with another processor: "));
+  EXPECT_THAT(other.said, HasSubstr("ATen DEFAULT"));
+  const Ending same = train("name=mine");
+  EXPECT_EQ(same.code, 0) << same.said;
+  EXPECT_THAT(same.said, Not(HasSubstr("another processor")));
+}
+
 TEST_F(GoOn, ADryRunChangesNothing) {
   unfinished();
   write("runs/mine/checkpoints/step-9.partial-77-0/state", "half");
