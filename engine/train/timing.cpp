@@ -31,26 +31,16 @@ double seconds_of_one(const std::function<void()>& work, const std::optional<Cpu
   return seconds_of(often, quota) / times;
 }
 
-/// Of two times or more.
-Timing of_long_work(std::vector<double> seconds, const std::function<double()>& once) {
-  for (int more = 0;; ++more) {
-    std::ranges::sort(seconds);
-    const double spread = (seconds[1] - seconds[0]) / seconds[0];
-    if (spread <= kMostSpread || more == kRounds - 1) return {seconds[0], spread};
-    seconds.push_back(once());
-  }
-}
-
-std::vector<double> seconds_of_round(const std::function<double()>& once) {
+/// Of short work, as many times as are enough for a look at it.
+void add_round(std::vector<double>& seconds, const std::function<double()>& once) {
   constexpr std::size_t kFewest = 3;
-  std::vector<double> seconds;
+  std::size_t times = 0;
   double spent = 0;
   const auto most = [&]() -> std::size_t {
     if (spent >= kMostSeconds) return kFewest;
     return spent < kEnoughSeconds ? kMostRepeats : kRepeats;
   };
-  while (seconds.size() < most()) spent += seconds.emplace_back(once());
-  return seconds;
+  for (; times < most(); ++times) spent += seconds.emplace_back(once());
 }
 
 /// Says so at the end of its scope, however that comes.
@@ -70,27 +60,30 @@ class Over {
 Timing timing_of(std::vector<double> seconds) {
   std::ranges::sort(seconds);
   const double median = seconds[(seconds.size() - 1) / 2];
+  double sum = 0;
+  for (const double s : seconds) sum += std::min(s, kMostOfOne * median);
   constexpr std::size_t kOneInSoMany = 5;
   const std::size_t n = seconds.size();
   const std::size_t late = n > 2 ? std::max<std::size_t>(n / kOneInSoMany, 1) : 0;
   const double last = seconds[n - 1 - late];
-  return {median, (last - seconds.front()) / median};
+  return {sum / static_cast<double>(n), (last - seconds.front()) / median};
 }
 
 Timing settled(const std::function<double()>& once) {
   const double first = once();
   if (first > kLongestWork) return {first, 0};
-  if (first > kLongWork) {
-    const double one = first > kLongerWork ? first : once();
-    return of_long_work({one, once()}, once);
+  const bool is_long = first > kLongWork;
+  std::vector<double> seconds;
+  if (is_long) seconds.push_back(first > kLongerWork ? first : once());
+  for (int round = 1;; ++round) {
+    if (is_long) {
+      seconds.push_back(once());
+    } else {
+      add_round(seconds, once);
+    }
+    const Timing timing = timing_of(seconds);
+    if (timing.spread <= kAgreed || round == kRounds) return timing;
   }
-  Timing best;
-  for (int round = 0; round < kRounds; ++round) {
-    const Timing timing = timing_of(seconds_of_round(once));
-    if (round == 0 || timing.spread < best.spread) best = timing;
-    if (best.spread <= kMostSpread) break;
-  }
-  return best;
 }
 
 double sustained(double seconds, double processors, const std::optional<CpuQuota>& quota) {

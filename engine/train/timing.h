@@ -11,33 +11,36 @@
 namespace sluice::train {
 
 struct Timing {
-  double seconds = 0;  ///< the median; the shorter of the two in the middle
+  /// The mean, since a run pays for its slow times, too; a single one counts as kMostOfOne times
+  /// the median at most.
+  double seconds = 0;
   /// How far the others lie apart once the slowest fifth is left out, over the median: one is late
   /// on every machine.
   double spread = 0;
 };
 
+inline constexpr double kMostOfOne = 1.5;
+
 /// Of the seconds that one piece of work took, several times over.
 Timing timing_of(std::vector<double> seconds);
 
+/// A round is kRepeats times, or of work so short that these take less than kEnoughSeconds up to
+/// kMostRepeats: a machine that others use, too, may be another one a moment later.
 inline constexpr int kRepeats = 5;
-/// Of work so short that fewer take less than kEnoughSeconds: a machine that others use, too, may
-/// be another one a moment later.
 inline constexpr int kMostRepeats = 15;
 inline constexpr double kEnoughSeconds = 0.2;
-inline constexpr int kRounds = 3;
-inline constexpr double kMostSpread = 0.2;
-/// Of longer work the shortest of two times counts, and the distance of the two shortest, or of up
-/// to kRounds more than one where they lie too far apart: of its next times, or with its first.
-inline constexpr double kLongWork = 0.25;
-inline constexpr double kLongerWork = 2;     ///< with its first: little of it is paid once only
-inline constexpr double kLongestWork = 30;   ///< is done once: nobody knows how steady it is
 inline constexpr double kMostSeconds = 0.5;  ///< of a round, then three times have to do
+/// Of longer work a round is one time, the first of them two.
+inline constexpr double kLongWork = 0.25;
+inline constexpr double kLongerWork = 2;    ///< with its first: little of it is paid once only
+inline constexpr double kLongestWork = 30;  ///< is done once: nobody knows how steady it is
+inline constexpr int kRounds = 3;
+inline constexpr double kAgreed = 0.1;      ///< a spread of no more needs no further round
+inline constexpr double kMostSpread = 0.2;  ///< of more the machine is said to be busy
 
 /// `once` does the work and gives its seconds. The first time pays for what only a first time pays,
-/// and counts only where that is little, or no time is left for a second. A round of kRepeats or
-/// more that lie too far apart is tried again, up to kRounds in all; of these the one that agrees
-/// best.
+/// and counts only where that is little. Where times lie too far apart there are more rounds, up to
+/// kRounds; all of them count.
 Timing settled(const std::function<double()>& once);
 
 /// What work takes that goes on for long. Processes that use up a quota of their cgroup stop until
@@ -53,10 +56,10 @@ struct Beside {
   double spread = 0;  ///< of the first's, as above
 };
 /// A round lasts until the first has been done for so long, or so often.
-inline constexpr double kPairSeconds = 0.05;
+inline constexpr double kPairSeconds = 0.15;
 inline constexpr int kPairTimes = 100;
 
-/// Medians of kRounds, or of two where the first takes more than kLongWork in the second of them.
+/// Of kRounds, or of two where the first takes more than kLongWork in the second of them.
 /// The second work should be short beside the first. What either throws comes out when both have
 /// ended. Both are sustained.
 Beside beside(const std::function<void()>& first, const std::function<void()>& second,
