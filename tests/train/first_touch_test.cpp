@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <vector>
@@ -28,6 +29,37 @@ std::size_t resident(std::span<std::byte> bytes) {
   EXPECT_EQ(::mincore(bytes.data(), bytes.size(), pages.data()), 0);
   return static_cast<std::size_t>(
       std::ranges::count_if(pages, [](auto p) { return (p & 1) != 0; }));
+}
+
+/// Pages that were made for a thread, or for all.
+std::int64_t made_for(int who) {
+  rusage usage{};
+  EXPECT_EQ(::getrusage(who, &usage), 0);
+  return usage.ru_minflt;
+}
+
+/// Pages of host pools that other threads than the caller made; a few are theirs whatever they do.
+std::int64_t made_by_others(const cpu_adam::Optimizer& optimizer) {
+  memory::Ledger ledger({1_GiB, 1_GiB, 0});
+  const memory::SlotMemory memory({{"cpu grad", Tier::kCpu, 32_MiB, 2}}, {MemoryTag::kGradient},
+                                  ledger, nullptr);
+  const auto bytes = memory.bytes(0);
+  EXPECT_EQ(::madvise(bytes.data(), bytes.size(), MADV_NOHUGEPAGE), 0);
+  gpu::Stream compute("compute");
+  const std::int64_t of_all = made_for(RUSAGE_SELF), of_one = made_for(RUSAGE_THREAD);
+  first_touch(memory, optimizer, compute, 1);
+  return made_for(RUSAGE_SELF) - of_all - (made_for(RUSAGE_THREAD) - of_one);
+}
+
+TEST(FirstTouch, OfHostMemoryIsByTheThreadsOfTheUpdate) {
+  constexpr std::int64_t kFew = 1000, kPages = 2 * 32_MiB / 4_KiB;
+  // A busy machine may keep a thread waiting, but not each time.
+  std::int64_t most = 0;
+  const cpu_adam::Optimizer two({.threads = 2});
+  for (int i = 0; i < 20 && most <= kFew; ++i) most = std::max(most, made_by_others(two));
+  EXPECT_GT(most, kFew);
+  EXPECT_LT(most, kPages);
+  EXPECT_LT(made_by_others(cpu_adam::Optimizer({.threads = 1})), kFew);
 }
 
 TEST(FirstTouch, MakesEveryPageOfEveryPool) {
