@@ -52,13 +52,12 @@ std::int64_t made_by_others(const cpu_adam::Optimizer& optimizer) {
 }
 
 TEST(FirstTouch, OfHostMemoryIsByTheThreadsOfTheUpdate) {
-  constexpr std::int64_t kFew = 1000, kPages = 2 * 32_MiB / 4_KiB;
+  constexpr std::int64_t kFew = 1000;  // of 16384
   // A busy machine may keep a thread waiting, but not each time.
   std::int64_t most = 0;
   const cpu_adam::Optimizer two({.threads = 2});
   for (int i = 0; i < 20 && most <= kFew; ++i) most = std::max(most, made_by_others(two));
   EXPECT_GT(most, kFew);
-  EXPECT_LT(most, kPages);
   EXPECT_LT(made_by_others(cpu_adam::Optimizer({.threads = 1})), kFew);
 }
 
