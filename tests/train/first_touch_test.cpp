@@ -44,7 +44,7 @@ std::int64_t made_by_others(const cpu_adam::Optimizer& optimizer) {
   const memory::SlotMemory memory({{"cpu grad", Tier::kCpu, 32_MiB, 2}}, {MemoryTag::kGradient},
                                   ledger, nullptr);
   const auto bytes = memory.bytes(0);
-  EXPECT_EQ(::madvise(bytes.data(), bytes.size(), MADV_NOHUGEPAGE), 0);
+  (void)::madvise(bytes.data(), bytes.size(), MADV_NOHUGEPAGE);  // refused where there are none
   gpu::Stream compute("compute");
   const std::int64_t of_all = made_for(RUSAGE_SELF), of_one = made_for(RUSAGE_THREAD);
   first_touch(memory, optimizer, compute, 1);
