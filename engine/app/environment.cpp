@@ -57,12 +57,16 @@ void warn_of_processors(DType compute) {
   }
 }
 
-std::string describe_processor() {
+checkpoint::Settings processor_settings() {
   const gpu::Device device = gpu::device();
   const tensor::CodePaths paths = tensor::code_paths();
-  return fmt::format("{}; {}; LibTorch {}, ATen {}, MKL {}, oneDNN {}",
-                     device.unified ? cpu_model().value_or("unknown") : device.name,
-                     paths.instructions, paths.libtorch, paths.aten, paths.mkl, paths.onednn);
+  if (!device.unified) return {{"processor", device.name}, {"LibTorch", paths.libtorch}};
+  return {{"processor", cpu_model().value_or("unknown")},
+          {"processor, instructions", paths.instructions},
+          {"LibTorch", paths.libtorch},
+          {"LibTorch, ATen", paths.aten},
+          {"LibTorch, MKL", paths.mkl},
+          {"LibTorch, oneDNN", paths.onednn}};
 }
 
 std::string describe_machine(int compute_threads, cpu_adam::Isa isa) {

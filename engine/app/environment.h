@@ -6,6 +6,7 @@
 
 #include "cpu_adam/options.h"
 #include "engine/base/dtype.h"
+#include "engine/checkpoint/manifest.h"
 #include "engine/config/load.h"
 #include "engine/doctor/finding.h"
 
@@ -25,9 +26,10 @@ std::vector<doctor::Finding> products_of(DType type);
 /// Says what makes a run slower than this machine's processors could.
 void warn_of_processors(DType compute);
 
-/// On what LibTorch's bits rest beside compute.threads, for checkpoints: a run that goes on says
-/// when it is another.
-std::string describe_processor();
+/// On what the numbers rest beside compute.threads, for checkpoints: a run that goes on says what
+/// is another. Of a device its name; of the host the CPU, its instructions, and how far LibTorch
+/// and its libraries use them.
+checkpoint::Settings processor_settings();
 
 /// env.json: version, machine, device, kernel, and with what the numbers are computed: LibTorch's
 /// bits hold for one CPU model, one set of code paths and one number of compute threads.

@@ -7,7 +7,6 @@
 #include <string>
 #include <system_error>
 
-#include "engine/app/environment.h"
 #include "engine/base/error.h"
 #include "engine/checkpoint/companions.h"
 #include "engine/compute/model_ops.h"
@@ -74,7 +73,6 @@ train::Job job_of(const config::Config& config, const std::string& folder) {
   job.shard_size = config.checkpoint.shard_size;
   job.checkpoint = config.checkpoint.saves;
   job.settings = config::values_of(config);
-  job.settings["processor"] = describe_processor();
   job.version = SLUICE_VERSION;
   job.compute_threads = config.compute.threads;
   job.loss_chunk = config.compute.loss_chunk;

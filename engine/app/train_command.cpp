@@ -158,6 +158,7 @@ std::optional<int> run_from(Start& start, const Command& command,
     restore_numerics(saved, config);
   }
   train::Job job = job_of(config, folder);
+  job.settings.merge(processor_settings());
   job.resume = start.checkpoint;
   for (const std::string& folder_of : damaged) {
     if (start.existing) job.damaged.insert(std::filesystem::path(folder_of).filename().string());

@@ -11,15 +11,15 @@
 namespace sluice::train {
 
 struct Timing {
-  /// The mean, since a run pays for its slow times, too; a single one counts as kMostOfOne times
-  /// the median at most.
+  /// The mean, since a run pays for its slow times, too; each counts as kMostOfOne times the median
+  /// (of two in the middle the shorter) at most.
   double seconds = 0;
   /// How far the others lie apart once the slowest fifth is left out, over the median: one is late
   /// on every machine.
   double spread = 0;
 };
 
-inline constexpr double kMostOfOne = 1.5;
+inline constexpr double kMostOfOne = 2;
 
 /// Of the seconds that one piece of work took, several times over.
 Timing timing_of(std::vector<double> seconds);
