@@ -11,8 +11,8 @@
 ///         where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy machine;
 ///         where a layer takes less than two seconds, up to three of it, of short ones half a
 ///         second; one to six more for each drive, up to three times that where it does not hold
-///         still. Up to 2.5 GiB for that long (eight times the last cache, or what the run has), and
-///         what one layer's op needs
+///         still. Up to 2.5 GiB for that long (eight times the last cache, or what the run has),
+///         and what one layer's op needs
 #pragma once
 
 #include <cstddef>
