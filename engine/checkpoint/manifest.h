@@ -63,7 +63,8 @@ struct SegmentPlace {
   bool operator==(const SegmentPlace&) const = default;
 };
 
-/// Values of the run file, what `auto` came to, and on what the run was, by key, as text. Nothing here reads them.
+/// Values of the run file, what `auto` came to, and on what the run was, by key, as text. Nothing
+/// here reads them.
 using Settings = std::map<std::string, std::string>;
 
 struct Manifest {
