@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/occurrences.h"
 #include "tests/support/temp_folder.h"
 
 namespace sluice::bench {
 namespace {
 
+using test::occurrences;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -54,12 +56,6 @@ std::vector<Summary> sweep() {
           summary(Engine::kLibaio, 1_MiB, 16, Traffic::kWrite, 0.55e9, 0.05)};
 }
 
-std::size_t count(const std::string& text, const std::string& what) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
-  return n;
-}
-
 TEST(HeatMap, HoldsEveryValueWithItsSpreadAndMarksTheChosen) {
   const std::vector<Summary> all = sweep();
   const std::vector<Point> chosen = {all[2].point};
@@ -68,7 +64,7 @@ TEST(HeatMap, HoldsEveryValueWithItsSpreadAndMarksTheChosen) {
        {"1.11<small>1 %", "2.22<small>2 %", "2.44<small>4 %", "0.55<small>5 %"}) {
     EXPECT_THAT(html, HasSubstr(">" + cell + "</small></td>"));
   }
-  EXPECT_EQ(count(html, "<td class=\"chosen\""), 1U);
+  EXPECT_EQ(occurrences(html, "<td class=\"chosen\""), 1U);
   const std::size_t marked = html.find("<td class=\"chosen\"");
   EXPECT_THAT(html.substr(marked, html.find("</td>", marked) - marked),
               HasSubstr(">3.33<small>3 %"));
@@ -84,21 +80,21 @@ TEST(HeatMap, SaysOfOneRunThatItHasNoSpread) {
 
 TEST(HeatMap, HasAGridForEachEngineOfATrafficAndNoneForWhatWasNotMeasured) {
   const std::string html = heat_map(context(), sweep(), {});
-  EXPECT_EQ(count(html, "<table class=\"grid\">"), 3U);
+  EXPECT_EQ(occurrences(html, "<table class=\"grid\">"), 3U);
   EXPECT_THAT(html, HasSubstr("<h2>read</h2>"));
   EXPECT_THAT(html, HasSubstr("<h2>write</h2>"));
   EXPECT_THAT(html, Not(HasSubstr("<h2>mixed</h2>")));
   EXPECT_THAT(html, HasSubstr("<tr><th>128 KiB</th>"));
   EXPECT_THAT(html, HasSubstr("<tr><th>8 MiB</th>"));
-  EXPECT_EQ(count(html, "<td class=\"none\">"), 1U);  // io_uring, 128 KiB, depth 32
+  EXPECT_EQ(occurrences(html, "<td class=\"none\">"), 1U);  // io_uring, 128 KiB, depth 32
   EXPECT_THAT(html, Not(HasSubstr("class=\"chosen")));
 }
 
 TEST(HeatMap, ColoursTheGridsOfATrafficByOneScale) {
   const std::string html = heat_map(context(), sweep(), {});
-  EXPECT_EQ(count(html, "--share: 1.00"), 2U);    // 3.33 of the reads, 0.55 of the writes
-  EXPECT_THAT(html, HasSubstr("--share: 0.44"));  // (2.22 / 3.33) squared
-  EXPECT_THAT(html, HasSubstr("--share: 0.54"));  // (2.44 / 3.33) squared, in another grid
+  EXPECT_EQ(occurrences(html, "--share: 1.00"), 2U);  // 3.33 of the reads, 0.55 of the writes
+  EXPECT_THAT(html, HasSubstr("--share: 0.44"));      // (2.22 / 3.33) squared
+  EXPECT_THAT(html, HasSubstr("--share: 0.54"));      // (2.44 / 3.33) squared, in another grid
 }
 
 TEST(HeatMap, ShowsTheContextAsTextAndNothingFromElsewhere) {

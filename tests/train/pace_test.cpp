@@ -5,13 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "engine/schedule/ops.h"
+#include "tests/support/occurrences.h"
 #include "tests/train/tiny_run.h"
 
 namespace sluice::train {
@@ -20,6 +20,7 @@ namespace {
 using data::LaneShare;
 using data::StepRecord;
 using schedule::LaneKind;
+using test::occurrences;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -265,23 +266,6 @@ TEST(DrivePace, ALaneThatMovesNothingIsNoDrive) {
   EXPECT_THAT(feed(pace, 30, still(0.9)), IsEmpty());
 }
 
-/// A run of this job: what it wrote for people, each line as one.
-std::string said_by(const Job& job) {
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  run(job);
-  std::string said = testing::internal::GetCapturedStdout();
-  said += testing::internal::GetCapturedStderr();
-  std::ranges::replace(said, '\n', ' ');
-  return said;
-}
-
-std::size_t times(const std::string& text, const std::string& what) {
-  std::size_t n = 0;
-  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
-  return n;
-}
-
 /// Whatever happens: nothing is as fast as this.
 plan::Rates endless_rates() {
   plan::Rates rates;
@@ -311,8 +295,8 @@ constexpr const char* kUnjudged = "steps were not judged by their forecast";
 
 TEST_F(PacedRun, OneThatIsLateSaysSoOnce) {
   const std::string said = said_by(job_);
-  EXPECT_EQ(times(said, kLate), 1U);
-  EXPECT_EQ(times(said, kUnjudged), 0U);
+  EXPECT_EQ(occurrences(said, kLate), 1U);
+  EXPECT_EQ(occurrences(said, kUnjudged), 0U);
 }
 
 /// The first two steps of a run are not like the others, and so are those beside an evaluation or a
@@ -320,8 +304,8 @@ TEST_F(PacedRun, OneThatIsLateSaysSoOnce) {
 TEST_F(PacedRun, StepsThatAreUnlikeTheForecastAreNotJudgedAndItSaysThat) {
   const auto expect_unjudged = [](const Job& job, const char* steps) {
     const std::string said = said_by(job);
-    EXPECT_EQ(times(said, kLate), 0U);
-    EXPECT_EQ(times(said, kUnjudged), 1U);
+    EXPECT_EQ(occurrences(said, kLate), 0U);
+    EXPECT_EQ(occurrences(said, kUnjudged), 1U);
     EXPECT_THAT(said, HasSubstr(steps));
   };
   job_.train.steps = 2 + kFewest - 1;
@@ -367,8 +351,8 @@ TEST_F(PacedRun, TheForecastIsOfTheDelayedSteps) {
 TEST_F(PacedRun, ADriveThatIsSlowerThanItWasIsToldOnceWhereNothingWaitsForIt) {
   job_.rates->flops = 1;
   const std::string said = said_by(job_);
-  EXPECT_EQ(times(said, kLate), 0U);
-  EXPECT_EQ(times(said, kSlow), 1U);
+  EXPECT_EQ(occurrences(said, kLate), 0U);
+  EXPECT_EQ(occurrences(said, kSlow), 1U);
 }
 
 /// The bytes of a step over the rate of the drive; and checks, which

@@ -1,5 +1,7 @@
 #include "tests/train/tiny_run.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -264,6 +266,16 @@ Observed observe(Job job, const Disturbance& disturbance) {
 
 Fingerprint run(Job job, const Disturbance& disturbance) {
   return observe(std::move(job), disturbance).print;
+}
+
+std::string said_by(const Job& job) {
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  run(job);
+  std::string said = testing::internal::GetCapturedStdout();
+  said += testing::internal::GetCapturedStderr();
+  std::ranges::replace(said, '\n', ' ');
+  return said;
 }
 
 }  // namespace sluice::train

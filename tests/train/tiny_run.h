@@ -70,4 +70,7 @@ Observed observe(Job job, const Disturbance& disturbance = {});
 /// The same, when only the bits are of interest.
 Fingerprint run(Job job, const Disturbance& disturbance = {});
 
+/// The same: what the run wrote for people, in one line, since a terminal's width cuts sentences.
+std::string said_by(const Job& job);
+
 }  // namespace sluice::train
