@@ -1,6 +1,7 @@
 /// oneTBB, and nothing else: ranges of numbers handed to threads.
 ///
-/// Thread  run() from several threads at once; a caller works too, it never only waits
+/// Thread  run() from several threads at once; a caller works too, unless as many as there are
+///         threads do already: then it waits
 #pragma once
 
 #include <cstddef>
@@ -24,8 +25,8 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// Covers [0, count) with disjoint ranges, of `at_least` or more where it is cut, and returns
-  /// when all are done.
+  /// Covers [0, count) with disjoint ranges, and returns when all are done. One is cut, in halves,
+  /// where it is longer than `at_least`.
   void run(RangeJob& job, std::size_t count, std::size_t at_least) const;
 
  private:

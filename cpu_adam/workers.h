@@ -1,6 +1,6 @@
 /// The threads of an optimizer, which cut spans at grains.
 ///
-/// Thread  for_grains() from several threads at once; a caller works too, it never only waits
+/// Thread  for_grains() from several threads at once; who works is arena.h's
 #pragma once
 
 #include <cstddef>

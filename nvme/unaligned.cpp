@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <thread>
 
 #include "engine/base/error.h"
 #include "nvme/aligned.h"
@@ -30,6 +32,7 @@ void transfer(const Request& request) {
                               ? ::pread(left.file->fd(), left.data, left.bytes, offset)
                               : ::pwrite(left.file->fd(), left.data, left.bytes, offset);
     step = advance(piece, moved >= 0 ? moved : -errno);
+    if (step == Step::kAgainLater) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   if (step == Step::kFailed) std::rethrow_exception(piece.error);
 }

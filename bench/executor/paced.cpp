@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/median.h"
+#include "engine/base/median.h"
 #include "engine/base/ticket.h"
 #include "engine/executor/driver.h"
 #include "engine/plan/plan.h"

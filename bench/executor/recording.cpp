@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "bench/median.h"
+#include "engine/base/median.h"
 #include "engine/executor/driver.h"
 
 namespace sluice {

@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/median.h"
 #include "engine/base/cores.h"
+#include "engine/base/median.h"
 #include "engine/model/blocks.h"
 #include "engine/model/norm.h"
 #include "engine/model/rotary.h"

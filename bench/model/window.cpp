@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "bench/median.h"
+#include "engine/base/median.h"
 #include "engine/model/kernel.h"
 
 namespace sluice {

@@ -24,9 +24,9 @@
 #include <utility>
 #include <vector>
 
-#include "bench/median.h"
 #include "bench/train/harness.h"
 #include "engine/app/job_of.h"
+#include "engine/base/median.h"
 #include "engine/config/load.h"
 #include "engine/schedule/ops.h"
 #include "engine/train/session.h"

@@ -19,12 +19,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/median.h"
 #include "bench/train/drive.h"
 #include "bench/train/harness.h"
 #include "cpu_adam/optimizer.h"
 #include "engine/app/environment.h"
 #include "engine/app/job_of.h"
+#include "engine/base/median.h"
 #include "engine/base/units.h"
 #include "engine/checkpoint/state_scan.h"
 #include "engine/config/load.h"

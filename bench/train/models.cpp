@@ -13,7 +13,7 @@
 /// first values too.
 ///
 /// A share is the time that fio's rates leave for what has to move, by that which was taken: of
-/// reading and writing whichever takes longer.
+/// reading and writing whichever takes longer, or both at once as fio does both, and then the rest.
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,13 +24,14 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "bench/median.h"
 #include "bench/train/drive.h"
 #include "bench/train/harness.h"
 #include "engine/app/job_of.h"
 #include "engine/base/clock.h"
+#include "engine/base/median.h"
 #include "engine/checkpoint/header.h"
 #include "engine/checkpoint/index.h"
 #include "engine/checkpoint/safetensors.h"
@@ -125,16 +126,17 @@ Took begin_and_end(const std::string& model, const std::string& folder, const st
   return took;
 }
 
-/// In bytes per second.
+/// In bytes per second; `mixed`: of as many read as written at once, all together.
 struct Rates {
-  double read, write;
+  double read, write, mixed;
 };
 
 Rates rates_of_fio(const std::string& folder, double model_bytes) {
   bench::FioJob job;
   job.seconds = 2;
   return {measured_by_fio(job, bench::Traffic::kRead, folder).read_rate,
-          new_file_rate(job, std::min(static_cast<Bytes>(model_bytes), kMostOfFio), folder)};
+          new_file_rate(job, std::min(static_cast<Bytes>(model_bytes), kMostOfFio), folder),
+          measured_by_fio(job, bench::Traffic::kMixed, folder).rate()};
 }
 
 /// What one of them moves on the drive, and how much of fio's rates it got, by round.
@@ -144,11 +146,16 @@ struct Row {
   std::vector<double> seconds, shares;
   std::string bound;
 
-  void add(double took_s, double read_rate, double write_rate) {
-    const double read_s = read_bytes / read_rate, write_s = written_bytes / write_rate;
-    bound = read_s > write_s ? "reads" : "writes";
+  void add(double took_s, const Rates& fio) {
+    const double read_s = read_bytes / fio.read, write_s = written_bytes / fio.write;
+    const double common = std::min(read_bytes, written_bytes);
+    const double rest_s = (read_bytes - common) / fio.read + (written_bytes - common) / fio.write;
+    const double both_s = common > 0 ? 2 * common / fio.mixed + rest_s : 0;
+    const auto [least_s, by] = std::max({std::pair(read_s, "reads"), std::pair(write_s, "writes"),
+                                         std::pair(both_s, "both at once")});
+    bound = by;
     seconds.push_back(took_s);
-    shares.push_back(std::max(read_s, write_s) / took_s);
+    shares.push_back(least_s / took_s);
   }
   void print(const char* of) const {
     const auto [low, high] = std::minmax_element(shares.begin(), shares.end());
@@ -170,13 +177,15 @@ struct Case {
 Case case_of(const char* name, const std::string& model, const std::string& home) {
   const double elems =
       static_cast<double>(shape::make_model(job_of({model}, "none").decoder).parameters());
-  const double weights = 2 * elems, state = home == "nvme" ? 12 * elems : 0;
+  const double weights = 2 * elems;
+  const bool stored = home == "nvme";
+  const double state = stored ? 12 * elems : 0, masters = stored ? 4 * elems : 0;
   const bool drawn = model.starts_with("model.config=");
   return {name,
           model,
           home,
           {drawn ? "draw" : "load", drawn ? 0 : weights, state, {}, {}, {}},
-          {"save", state, weights, {}, {}, {}}};
+          {"save", masters, weights, {}, {}, {}}};
 }
 
 void compare(const std::string& folder, int rounds, int drawn_layers) {
@@ -193,13 +202,13 @@ void compare(const std::string& folder, int rounds, int drawn_layers) {
       writes.push_back(fio.write);
       leave_the_page_cache(folder + "/model");
       const Took took = begin_and_end(c.model, folder + "/run", c.home);
-      c.begin.add(took.load_s, fio.read, fio.write);
-      c.end.add(took.save_s, fio.read, fio.write);
+      c.begin.add(took.load_s, fio);
+      c.end.add(took.save_s, fio);
       fmt::print(
           "# {}: {} {:.2f} s, save {:.2f} s, of which {:.2f} s to the last chunk; fio "
-          "{:.2f} and {:.2f} GB/s\n",
+          "{:.2f}, {:.2f} and both at once {:.2f} GB/s\n",
           c.name, c.begin.name, took.load_s, took.save_s, took.drained_s, fio.read / 1e9,
-          fio.write / 1e9);
+          fio.write / 1e9, fio.mixed / 1e9);
     }
   }
   fmt::print("fio: {:.2f} GB/s read, {:.2f} GB/s written (medians of {})\n", median(reads) / 1e9,

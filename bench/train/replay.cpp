@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/median.h"
 #include "bench/train/harness.h"
 #include "engine/app/environment.h"
 #include "engine/app/job_of.h"
 #include "engine/base/error.h"
+#include "engine/base/median.h"
 #include "engine/config/load.h"
 #include "engine/train/session.h"
 #include "prefetch/simulate.h"

@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "bench/median.h"
 #include "bench/train/harness.h"
 #include "engine/app/job_of.h"
 #include "engine/base/cores.h"
+#include "engine/base/median.h"
 #include "engine/config/load.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/rates.h"

@@ -42,12 +42,6 @@ Summary summary_of(const std::vector<const Measured*>& runs) {
 
 }  // namespace
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 std::vector<Summary> summarize(const std::vector<Measured>& measured) {
   std::vector<std::vector<const Measured*>> by_point;
   for (const Measured& run : measured) {

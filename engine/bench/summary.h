@@ -6,12 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "engine/base/median.h"
 #include "engine/bench/point.h"
 
 namespace sluice::bench {
-
-/// The mean of the two in the middle when there is an even number of values; there must be one.
-double median(std::vector<double> values);
 
 /// One for each point, in the order in which the points came first.
 std::vector<Summary> summarize(const std::vector<Measured>& measured);

@@ -66,6 +66,10 @@ class Cutter {
 class Ring {
  public:
   explicit Ring(const StateReader& reader) : reader_(reader), pieces_(reader) {
+    // Whole before the first read: what unwinds from here would free room that a drive writes to.
+    for (Slot& slot : slots_) {
+      slot.room = nvme::allocate_aligned(kPieceElems * zero::kStateBytesPerElem);
+    }
     for (Slot& slot : slots_) fill(slot);
   }
   Ring(const Ring&) = delete;
@@ -100,15 +104,12 @@ class Ring {
   void fill(Slot& slot) {
     slot.piece = pieces_.next();
     if (!slot.piece) return;
-    if (slot.room == nullptr) {
-      slot.room = nvme::allocate_aligned(kPieceElems * zero::kStateBytesPerElem);
-    }
     try {
       const Piece& p = *slot.piece;
       slot.read = p.kind == RecordKind::kState
                       ? reader_.read(p.segment, p.first_elem, slot.state())
                       : reader_.read_gradient(p.segment, p.first_elem, slot.bytes());
-    } catch (const Error&) {
+    } catch (const std::exception&) {
       TicketSource failed;  // its turn has not come yet, and others are on their way
       slot.read = failed.ticket();
       failed.fail(std::current_exception());

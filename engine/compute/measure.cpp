@@ -280,6 +280,7 @@ train::Measured ModelOps::measure(gpu::Stream& stream, Bytes most) {
                                     timed ? Wanted::kWorkspace : Wanted::kTimeToo);
         measured.workspace.side = std::max(measured.workspace.side, cost.used.side);
         measured.workspace.main = std::max(measured.workspace.main, cost.used.main);
+        measured.workspace.spilled = std::max(measured.workspace.spilled, cost.used.spilled);
         if (timed) continue;
         measured.seconds[id] = cost.time.seconds;
         measured.bytes[id] = bytes_of(op);

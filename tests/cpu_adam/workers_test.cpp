@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -54,9 +55,10 @@ TEST(Workers, ThrowWhatTheirWorkThrowsAndWorkAgain) {
     const Workers workers(threads);
     std::atomic<int> inside{0};
     const auto fail_at_the_end = [&](std::size_t, std::size_t last) {
-      ++inside;
-      --inside;
       if (last == 64 * kGrainElems) throw Error(Errc::kFormat, "the last grain");
+      ++inside;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      --inside;
     };
     test::expect_error(Errc::kFormat, {"the last grain"},
                        [&] { workers.for_grains(64 * kGrainElems, fail_at_the_end); });

@@ -1,6 +1,10 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
 #include <algorithm>
 #include <numeric>
-#include <vector>
+#include <span>
+#include <utility>
 
 #include "engine/model/host/shared_out.h"
 #include "engine/model/row_kernels.h"
@@ -14,25 +18,30 @@ namespace {
 /// Places of the batch, those with one row side by side, ascending within it.
 struct ByRow {
   explicit ByRow(const at::Tensor& ids_N);
-  Places places(std::int64_t of) const {
-    const auto run = static_cast<std::size_t>(of);
-    return {&order[begin[run]], static_cast<std::int64_t>(begin[run + 1] - begin[run])};
+  Places places(std::int64_t run) const {
+    const auto* begin = in<std::int64_t>(begin_N1);
+    return {in<std::int64_t>(order_N) + begin[run], begin[run + 1] - begin[run]};
   }
-  std::int64_t runs() const { return static_cast<std::int64_t>(begin.size()) - 1; }
 
-  std::vector<std::int64_t> order;
-  std::vector<std::size_t> begin;  // of each run of one row, and the end
+  at::Tensor order_N;
+  at::Tensor begin_N1;  // of each run of one row, and the end
+  std::int64_t runs = 0;
 };
 
-ByRow::ByRow(const at::Tensor& ids_N) : order(static_cast<std::size_t>(ids_N.numel())) {
+ByRow::ByRow(const at::Tensor& ids_N)
+    : order_N(at::empty_like(ids_N)), begin_N1(at::empty({ids_N.numel() + 1}, ids_N.options())) {
   const auto* row = in<std::int64_t>(ids_N);
+  const std::span order(out<std::int64_t>(order_N), static_cast<std::size_t>(ids_N.numel()));
+  auto* begin = out<std::int64_t>(begin_N1);
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [=](std::int64_t a, std::int64_t b) { return row[a] < row[b]; });
+  // Places differ, so this is one order; a stable sort takes memory that nobody counts.
+  std::sort(order.begin(), order.end(), [=](std::int64_t a, std::int64_t b) {
+    return std::pair(row[a], a) < std::pair(row[b], b);
+  });
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (i == 0 || row[order[i]] != row[order[i - 1]]) begin.push_back(i);
+    if (i == 0 || row[order[i]] != row[order[i - 1]]) begin[runs++] = static_cast<std::int64_t>(i);
   }
-  begin.push_back(order.size());
+  begin[runs] = static_cast<std::int64_t>(order.size());
 }
 
 }  // namespace
@@ -59,8 +68,8 @@ void look_up_backward(const at::Tensor& ids_N, const at::Tensor& dx_NH, const at
   share_out(out_VH.size(0), width, [&](Range some) {
     std::fill(table + some.begin * row_bytes, table + some.end * row_bytes, std::byte{0});
   });
-  const std::int64_t of_run = dx.numel() / std::max<std::int64_t>(1, by_row.runs());
-  share_out(by_row.runs(), of_run, [&](Range some) {
+  const std::int64_t of_run = dx.numel() / std::max<std::int64_t>(1, by_row.runs);
+  share_out(by_row.runs, of_run, [&](Range some) {
     for (std::int64_t run = some.begin; run < some.end; ++run) {
       const Places places = by_row.places(run);
       const std::int64_t row = in<std::int64_t>(ids)[*places.row];

@@ -1,4 +1,4 @@
-/// What a bench reports of several measurements.
+/// What is reported of several measurements.
 #pragma once
 
 #include <algorithm>
