@@ -21,7 +21,7 @@ namespace sluice::nvme {
 
 class Sums {
  public:
-  static constexpr Bytes kUnit = 256_KiB;
+  static constexpr Bytes kUnit = kSummed;
 
   /// The bytes from `begin` on are a record now, instead of the records that it meets.
   void note(Bytes begin, std::span<const std::byte> written);

@@ -14,6 +14,10 @@ using Bytes = std::uint64_t;
 /// 8 KiB in bf16, 16 KiB in fp32, so O_DIRECT's alignment comes free.
 inline constexpr std::uint64_t kGrainElems = 4096;
 
+/// What a drive carries is summed in pieces of this many bytes: of whole ones every byte is
+/// checked.
+inline constexpr Bytes kSummed = 256 * 1024;
+
 /// Every memory slot and disk extent begins on a multiple of this.
 inline constexpr Bytes kAlignment = 4096;
 

@@ -105,7 +105,7 @@ class Final : public ProgramWriter {
     for (int s = 0; s < segments(); ++s) {
       for (int c = 0; c < chunks(s); ++c) {
         const Where where{.segment = s, .chunk = c};
-        const BufferId state = read_state(where);
+        const BufferId state = read_masters(where);
         op(OpId::kSave, where, {{kState, state}},
            {.bytes = static_cast<double>(chunk(where).elems * size_of(DType::kF32))});
       }

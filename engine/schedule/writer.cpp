@@ -1,5 +1,6 @@
 #include "engine/schedule/writer.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace sluice::schedule {
@@ -92,9 +93,20 @@ bool ProgramWriter::host_reaches_state() const {
 }
 
 BufferId ProgramWriter::read_state(Where where) {
+  return read_state(where, state_bytes(where));
+}
+
+BufferId ProgramWriter::read_masters(Where where) {
+  const Bytes masters = round_up(chunk(where).elems * sizeof(float), kSummed);
+  return read_state(where, std::min(masters, state_bytes(where)));
+}
+
+BufferId ProgramWriter::read_state(Where where, Bytes first) {
   if (host_reaches_state()) return home_state(where);
-  return moved(setup_.updates_on_device() ? OpId::kOffloadState : OpId::kReadState, where,
-               home_state(where), catalog_.state_chunks.at(state_bytes(where)));
+  const BufferId slot = transient(catalog_.state_chunks.at(state_bytes(where)), first);
+  copy(setup_.updates_on_device() ? OpId::kOffloadState : OpId::kReadState, where,
+       home_state(where), slot);
+  return slot;
 }
 
 BufferId ProgramWriter::state_slot(Where where) {

@@ -45,7 +45,7 @@ class ProgramWriter {
   /// An op that copies all of `from` into a new buffer; that buffer.
   BufferId moved(OpId id, Where where, BufferId from, prefetch::PoolId to,
                  std::optional<BufferId> record = std::nullopt);
-  /// The same into one that is there.
+  /// The same into one that is there, of `from` as much as that takes.
   void copy(OpId id, Where where, BufferId from, BufferId to,
             std::optional<BufferId> record = std::nullopt);
 
@@ -80,6 +80,9 @@ class ProgramWriter {
   /// The state of one chunk in host memory: at home, or in a slot. The first brings it there from
   /// where it lives; the second only makes room.
   BufferId read_state(Where chunk);
+  /// Of the same only what has its master weights, which come first: a slot is no longer than that
+  /// takes, in whole pieces of sums.
+  BufferId read_masters(Where chunk);
   BufferId state_slot(Where chunk);
   BufferId home_state(Where where) const {
     return catalog_
@@ -127,6 +130,7 @@ class ProgramWriter {
  private:
   void add(prefetch::Op op, std::optional<BufferId> record);
   BufferId fetch(int segment);
+  BufferId read_state(Where where, Bytes first);
   Bytes state_bytes(Where where) const { return chunk(where).elems * zero::kStateBytesPerElem; }
   Bytes fresh_bytes(Where where) const { return chunk(where).elems * size_of(setup_.compute); }
   bool lies_on_host(BufferId id) const {

@@ -59,8 +59,9 @@ Ticket Conductor::copy(gpu::Stream& stream, const OpBytes& op, std::atomic<Bytes
 
 Ticket Conductor::read(const OpContext& context, const OpBytes& op) {
   const DriveBytes from = drive_bytes(context, Operand::kSource, memory_);
-  nvme_read_ += from.bytes;
-  return memory_.store().read(from.extent, from.offset, op[Operand::kTarget]);
+  const auto to = op[Operand::kTarget];  // the state's may be shorter
+  nvme_read_ += to.size();
+  return memory_.store().read(from.extent, from.offset, to);
 }
 
 Ticket Conductor::write(const OpContext& context, const OpBytes& op) {

@@ -222,6 +222,29 @@ TEST_P(Programs, FinalSavesEveryChunkOnceInOrder) {
   EXPECT_EQ(saved, all);
 }
 
+/// A third of the state, but for the end of a piece that is summed: of whole segments, which are
+/// longer than that.
+TEST_P(Programs, FinalBringsMastersOnly) {
+  schedule::Setup setup = setup_of(GetParam());
+  for (std::size_t i = 0; i < setup.chunks.size(); ++i) {
+    const std::uint64_t elems = setup.segment_elems(static_cast<int>(i));
+    setup.chunks[i] = zero::make_chunks(elems, elems);
+  }
+  const auto last = schedule::final_program(setup, schedule::make_catalog(setup));
+  std::size_t shorter = 0, all = 0;
+  for (const OpId id : {OpId::kReadState, OpId::kOffloadState}) {
+    for (const Op& op : Script(last).of(id)) {
+      const Bytes masters = setup.segment_elems(op.where.segment) * sizeof(float);
+      const Bytes moved = last->info(schedule::buffer_of(op, Operand::kTarget)).bytes;
+      EXPECT_EQ(moved, std::min(round_up(masters, 256_KiB), 3 * masters)) << describe(op);
+      EXPECT_EQ(op.cost.bytes, static_cast<double>(moved));
+      shorter += moved < 3 * masters ? 1 : 0;
+      ++all;
+    }
+  }
+  EXPECT_EQ(shorter > 0, all > 0);
+}
+
 TEST_P(Programs, ACheckpointSumsAndWritesEveryChunkOnceAndChangesNothingOfTheRun) {
   const Written run(GetParam());
   const Script script(run.checkpoint);

@@ -18,8 +18,10 @@
 #include <utility>
 
 #include "engine/shape/family.h"
+#include "engine/train/op_bytes.h"
 #include "gpu/device.h"
 #include "gpu/local.h"
+#include "nvme/aligned.h"
 #include "tests/train/elements.h"
 #include "tests/train/tested_compute.h"
 #include "tests/train/tier_bytes.h"
@@ -76,7 +78,7 @@ class Observer : public executor::Handler {
 
   Ticket start(const OpContext& context) override {
     delay();
-    if (schedule::id_of(context.op) == OpId::kSave) hash(context);
+    if (Tag::unpack(context.tag).kind == Tag::Kind::kFinal) look_at_state(context);
     Ticket ticket = inner_.start(context);
     if (spoils(context)) {
       ticket.wait();
@@ -109,18 +111,46 @@ class Observer : public executor::Handler {
            context.op.where.segment == 3;
   }
 
+  /// Where it lives: what is saved may be no more than the masters.
+  void look_at_state(const OpContext& context) {
+    const OpId id = schedule::id_of(context.op);
+    const auto bytes = [&](Operand name) {
+      return context.program.info(buffer_of(context.op, name)).bytes;
+    };
+    const auto at = [&](Operand name) {
+      return std::span(address(context, buffer_of(context.op, name), memory_), bytes(name));
+    };
+    if (id == OpId::kReadState) {
+      const DriveBytes from = drive_bytes(context, Operand::kSource, memory_);
+      const nvme::AlignedBytes room = nvme::allocate_aligned(from.bytes);
+      const std::span state(room.get(), from.bytes);
+      memory_.store().read(from.extent, from.offset, state).wait();
+      hash(context.op.where, state);
+    } else if (id == OpId::kOffloadState) {
+      hash(context.op.where, tiers_.read(at(Operand::kSource)));
+    } else if (id == OpId::kSave && bytes(Operand::kState) == bytes_of(context.op.where)) {
+      hash(context.op.where, at(Operand::kState));
+    }
+  }
+
+  const zero::Chunk& chunk(const prefetch::Where& where) const {
+    return setup_
+        .chunks[static_cast<std::size_t>(where.segment)][static_cast<std::size_t>(where.chunk)];
+  }
+  Bytes bytes_of(const prefetch::Where& where) const {
+    return chunk(where).elems * zero::kStateBytesPerElem;
+  }
+
   /// Grain by grain, so that the hash does not know how the segment is cut into chunks.
-  void hash(const OpContext& context) {
-    const prefetch::Where& where = context.op.where;
-    const zero::Chunk& chunk =
-        setup_
-            .chunks[static_cast<std::size_t>(where.segment)][static_cast<std::size_t>(where.chunk)];
+  void hash(const prefetch::Where& where, std::span<const std::byte> state) {
+    const zero::Chunk& of = chunk(where);
+    ASSERT_EQ(state.size(), bytes_of(where));
     constexpr Bytes kGrain = kGrainElems * sizeof(float);
-    const std::byte* data = address(context, buffer_of(context.op, Operand::kState), memory_);
+    const std::byte* data = state.data();
     const std::lock_guard lock(mutex_);
     for (int kind = 0; kind < 3; ++kind) {  // master, m, v
-      for (std::uint64_t at = 0; at < chunk.elems; at += kGrainElems, data += kGrain) {
-        hashes_[{where.segment, kind, chunk.first_elem + at}] = fnv1a(kFnvBasis, data, kGrain);
+      for (std::uint64_t at = 0; at < of.elems; at += kGrainElems, data += kGrain) {
+        hashes_[{where.segment, kind, of.first_elem + at}] = fnv1a(kFnvBasis, data, kGrain);
       }
     }
   }
