@@ -35,7 +35,7 @@ struct Taken {
   }
 };
 
-/// Micro-batches from which `work` is no longer than `computing`; nullopt: it always is.
+/// Micro-batches from which on `work` is no longer than `computing`; nullopt: it is longer of many.
 std::optional<double> hidden_from(const Work& work, const Work& computing) {
   if (work.once <= computing.once && work.each <= computing.each) return 0;
   if (work.each >= computing.each) return std::nullopt;

@@ -129,7 +129,9 @@ Forecast serial_forecast(const Plan& plan, const prefetch::CostModel& cost) {
   Forecast forecast;
   forecast.step_s = step.seconds;
   set_busy(forecast, plan, step.busy);
-  forecast.hiding = hide_drives(*plan.programs.step, plan.setup, cost);
+  const auto busy = [&](schedule::LaneKind lane) { return step.busy[schedule::lane_of(lane)]; };
+  forecast.hiding = {busy(schedule::LaneKind::kNvmeRead) + busy(schedule::LaneKind::kNvmeWrite),
+                     std::nullopt, true};
   forecast.has_all = true;
   return forecast;
 }

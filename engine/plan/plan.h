@@ -69,6 +69,7 @@ struct Offer {
 struct Hiding {
   double drives_s = 0;
   std::optional<double> tokens;  ///< a step whose computing takes as long; nullopt: none does
+  bool op_by_op = false;         ///< nothing is computed beside them
 };
 
 /// The step with the optimizer working at another time.

@@ -20,6 +20,7 @@ namespace {
 enum Resource : std::uint32_t {
   kCores,
   kDram,  // of the host
+  kLink,  // between host and device
   kDrives,
   kReads,  // of drives: both directions may do more at once than one alone
   kWrites
@@ -80,6 +81,7 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   CostModel cost;
   cost.resources = {{"cores", device_is_host ? rates.shared_cores : 1.0},
                     {"host memory"},
+                    {"link", rates.copy_overlap},
                     {"drives", rates.nvme_overlap},
                     {"reads of drives"},
                     {"writes of drives"}};
@@ -93,8 +95,8 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   lane(LaneKind::kCompute).demands = {{kCores, rates.compute_cores}, dram(summed, rates)};
   for (const LaneKind direction : {LaneKind::kHostToDevice, LaneKind::kDeviceToHost}) {
     lane(direction).bytes_per_second = rates.copy;
-    lane(direction).demands = {{kCores, rates.copy_cores},
-                               dram(rates.copy * rates.copy_ends, rates)};
+    lane(direction).demands = {
+        {kCores, rates.copy_cores}, {kLink, 1}, dram(rates.copy * rates.copy_ends, rates)};
     lane(direction).at_once = 1;  // copies of one direction stand on one stream
   }
   set_drives(lane(LaneKind::kNvmeRead), lane(LaneKind::kNvmeWrite), rates);

@@ -17,8 +17,9 @@ struct Throughput {
 };
 
 struct Rates {
-  double copy = 8e9;     ///< bytes per second, device to host and back; each way does one at a time
-  Throughput nvme_read;  ///< 0: not measured, costs nothing
+  double copy = 8e9;  ///< bytes per second, device to host and back; each way does one at a time
+  double copy_overlap = 2;  ///< of both ways at once: as nvme_overlap
+  Throughput nvme_read;     ///< 0: not measured, costs nothing
   Throughput nvme_write;
   double nvme_overlap = 1;    ///< of reads and writes at once: see nvme::Speed
   double nvme_in_flight = 0;  ///< bytes of one direction that drives have at a time
@@ -46,8 +47,7 @@ struct Rates {
   double check_cores = 0;
   /// What cores that compute the model give to ops of several lanes, of what they give to one's:
   /// the threads of an op wait for each other, so all of them for one that had to share its core.
-  /// As they stand where a layer beside an update was not looked at, was disturbed, or both have
-  /// room.
+  /// As they stand where a layer beside an update was not looked at, or was disturbed.
   double shared_cores = 0.85;
 };
 

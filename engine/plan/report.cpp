@@ -62,6 +62,7 @@ std::string moves(const Plan& plan) {
 /// Of micro-batches as they are: smaller ones do not compute for so much shorter.
 std::string hidden(const Plan& plan) {
   const auto& tokens = plan.forecast.hiding.tokens;
+  if (plan.forecast.hiding.op_by_op) return "nothing is computed meanwhile";
   if (!tokens) return "with more tokens a step they only take longer than computing";
   const auto each = static_cast<double>(plan.setup.micro_batch_tokens());
   if (*tokens <= each) return "computing takes longer, of one micro-batch too";

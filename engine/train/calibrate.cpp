@@ -31,10 +31,16 @@ using plan::Throughput;
 
 constexpr Throughput kGuess = {0.5e9, 1e9};
 
-/// Of its backward, alone; 0: not known, or too long to be run over and over.
+/// Of its backward, alone; 0: not known, or too long to be run over and over, which is said.
 double layer_seconds(const Measured& ops) {
   const auto found = ops.seconds.find(schedule::OpId::kLayerBackward);
-  return found == ops.seconds.end() || found->second > kLongerWork ? 0 : found->second;
+  if (found == ops.seconds.end()) return 0;
+  if (found->second <= kLongestBeside) return found->second;
+  log::info(
+      fmt::format("calibration: a layer takes {:.0f} s, too long to be looked at beside "
+                  "other work: how they share cores is a guess",
+                  found->second));
+  return 0;
 }
 
 /// Weights, a gradient and state, wherever they are.
@@ -83,9 +89,10 @@ Bytes cleared_by(Bytes last_cache, Bytes of_run, Bytes available) {
 std::optional<SharedCores> shared_cores(const Paces& paces, double first_share,
                                         double second_share) {
   constexpr double kLeast = 0.5, kMost = 2, kMostWeight = 16;
+  if (first_share + second_share <= 1) return SharedCores{1, second_share, 1};  // room for both
   const double first = paces.first * first_share;
   const double given = first + paces.second * second_share;
-  if (first_share + second_share <= 1 || given < kLeast || given > kMost) return std::nullopt;
+  if (given < kLeast || given > kMost) return std::nullopt;
   const double weight = std::clamp(paces.second / paces.first, 1 / kMostWeight, kMostWeight);
   if (given <= 1) return SharedCores{given, second_share, weight};
   // Its threads wait, for memory or each other, and leave cores to others meanwhile.
@@ -138,15 +145,16 @@ plan::Rates rates_of(const Timings& timings, const OnDevice& on_device) {
   const auto updated = [&](Bytes per_elem) {
     return static_cast<double>(timings.elems * per_elem);
   };
-  const auto& device = timings.device ? *timings.device : timings.host;
-  const auto& optimizer = on_device.updates ? device : timings.host;
-  const auto& reader = on_device.gradients ? device : timings.host;
+  const auto& device = timings.device ? *timings.device : timings.host.value();
+  const auto& host = timings.host ? *timings.host : device;
+  const auto& optimizer = on_device.updates ? device : host;
+  const auto& reader = on_device.gradients ? device : host;
   if (on_device.updates) rates.updates = schedule::LaneKind::kCompute;
   if (on_device.gradients) rates.gradients = schedule::LaneKind::kCompute;
   rates.adam = updated(zero::kUpdateBytesPerElem) / optimizer.update;
-  rates.first_values = updated(zero::kUpdateBytesPerElem) / timings.host.update;
+  rates.first_values = updated(zero::kUpdateBytesPerElem) / host.update;
   // As ops count it: a sum in fp32, read and written.
-  rates.sums = updated(2 * sizeof(float)) / timings.host.sum;
+  rates.sums = updated(2 * sizeof(float)) / host.sum;
   rates.device_sums = updated(2 * sizeof(float)) / device.sum;
   rates.norms = updated(size_of(timings.gradient)) / reader.norm;
   if (timings.drives) {
@@ -155,8 +163,15 @@ plan::Rates rates_of(const Timings& timings, const OnDevice& on_device) {
     rates.nvme_overlap = timings.drives->overlap;
   }
   if (timings.check > 0) rates.checks = static_cast<double>(timings.copied) / timings.check;
-  if (timings.copy > 0) rates.copy = static_cast<double>(timings.copied) / timings.copy;
   if (timings.touch > 0) rates.dram = 2 * static_cast<double>(timings.touched) / timings.touch;
+  if (timings.copies) {
+    const auto& [there, back, both] = *timings.copies;
+    const double both_ways = 2 * static_cast<double>(timings.copied);
+    rates.copy = both_ways / (there + back);
+    rates.copy_overlap = std::clamp((there + back) / both, 1.0, 2.0);
+    // What a device takes and brings by itself can be more than cores walk through.
+    if (rates.dram > 0) rates.dram = std::max(rates.dram, both_ways / both);
+  }
   return rates;
 }
 
@@ -170,11 +185,17 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
                   .elems = look.elems(),
                   .touched = look.touched(),
                   .gradient = look.gradient()};
-  std::function<void()> updates = look.host(optimizer, timings), layer;
+  const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;
+  const bool host_computes = !setup.updates_on_device() || !sums_there;
+  std::function<void()> updates = look.host(optimizer, host_computes, timings), layer;
   if (setup.updates_on_device()) updates = nullptr;
   const double layer_s = layer_seconds(ops);
   if (layer_s > 0 && (updates || setup.uses_nvme())) layer = compute.example(stream);
-  if (layer && updates) timings.paces = look.paces(layer, layer_s, updates, timings.host.update);
+  if (layer && updates) {
+    timings.paces = look.paces(layer, layer_s, updates, timings.host->update);
+  } else if (layer) {
+    layer();  // what it throws is thrown here, and not on a thread of the drives' look
+  }
   Calibration found;
   found.stores = optimizer.stores();
   if (!setup.updates_on_device()) log::info(fmt::format("adam: {}", optimizer.describe()));
@@ -187,9 +208,8 @@ Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, co
     }
   }
   updates = layer = nullptr;  // their memory is free for what follows
-  const bool sums_there = setup.homes.offload_gradient == schedule::GradientHome::kNone;
   if (setup.updates_on_device() || sums_there) timings.device = look.device(optimizer);
-  if (setup.sharing == schedule::Sharing::kSeparate) timings.copy = look.copy();
+  if (setup.sharing == schedule::Sharing::kSeparate) timings.copies = look.copies();
   if (setup.uses_nvme()) timings.check = look.check();
   found.rates = rates_of(timings, {setup.updates_on_device(), sums_there});
   plan::Rates& rates = found.rates;

@@ -7,10 +7,10 @@
 /// of what processors do each time is as it is where their quota is used up (timing.h).
 ///
 /// Thread  one, before the run, which starts others: an update beside a layer, reads beside writes,
-///         and a layer beside both, or an update where only that is the host's. A second or two
-///         where cores move 20 GB/s and have 32 MiB of cache, three times that on a busy machine;
-///         where a layer takes less than two seconds, up to three of it, of short ones half a
-///         second; one to six more for each drive, up to three times that where it does not hold
+///         and a layer beside both, or an update where no layer is the host's or one is too long
+///         for that (kLongestBeside). A second or two where cores move 20 GB/s and have 32 MiB of
+///         cache, three times that on a busy machine; up to three times a layer, of short ones half
+///         a second; one to six more for each drive, up to three times that where it does not hold
 ///         still. Up to 2.5 GiB for that long (eight times the last cache, or what the run has),
 ///         and what one layer's op needs
 #pragma once
@@ -42,14 +42,19 @@ struct Paces {
   double first = 1, second = 1;
 };
 
+/// The same, to the device, to the host, and both at once.
+struct CopyTimings {
+  double there = 0, back = 0, both = 0;
+};
+
 /// What the look took, in seconds, or found.
 struct Timings {
   Bytes copied = 0;
-  double copy = 0;        ///< of so many bytes to the device; 0: not looked at
-  double check = 0;       ///< the same, of as many by one thread
-  std::size_t elems = 0;  ///< updated, summed, and squared
-  ArithmeticTimings host = {};
-  std::optional<ArithmeticTimings> device = {};  ///< where it has any to do
+  std::optional<CopyTimings> copies = {};  ///< of so many bytes each way
+  double check = 0;                        ///< of as many by one thread; 0: not looked at
+  std::size_t elems = 0;                   ///< updated, summed, and squared
+  /// Each where it has any to do; one of them has.
+  std::optional<ArithmeticTimings> host = {}, device = {};
   Bytes touched = 0;
   double touch = 0;                 ///< each of so many bytes read and written; 0: not looked at
   std::optional<Paces> paces = {};  ///< of a layer, and the update beside it
@@ -57,8 +62,8 @@ struct Timings {
   DType gradient = DType::kF32;            ///< of what was updated and squared
 };
 
-/// So much memory is worked on: eight times what caches hold, but no more than the run has itself,
-/// and an eighth of what can be taken. `last_cache` 0: not known.
+/// So much memory is worked on: eight times what caches hold, but no more than the run has itself
+/// (16 MiB where that is less), and an eighth of what can be taken. `last_cache` 0: not known.
 Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available);
 
 /// So much is walked through before an op is timed, so that nothing of it is in a cache: twice what
@@ -83,7 +88,7 @@ struct SharedCores {
   double second = 1;  ///< the share that the second uses: less than its threads could
   double weight = 1;  ///< of the second; the first has 1 (prefetch::OpCost)
 };
-/// Their threads could use such shares. nullopt: there is room for both, or they were disturbed.
+/// Their threads could use such shares. nullopt: they were disturbed.
 std::optional<SharedCores> shared_cores(const Paces& paces, double first_share,
                                         double second_share);
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cpu_adam/optimizer.h"
+#include "cpu_adam/workers.h"
 #include "engine/base/cores.h"
 #include "engine/base/pages.h"
 #include "engine/schedule/catalog.h"
@@ -62,38 +63,53 @@ class Look {
     return timed("checksums", [&] { return seconds([&] { sums.note(0, bytes); }); });
   }
 
-  double copy() {
-    gpu::DeviceHeap heap(copied_);
-    const gpu::DeviceBlock device = heap.allocate(copied_);
-    const gpu::PinnedSlab host(copied_);
-    std::memset(host.data(), 1, copied_);
-    gpu::Stream stream("copy");
-    stream.copy(device.data(), host.data(), copied_).ticket().wait();  // its pages are made
-    return timed("copies", [&] {
+  CopyTimings copies() {
+    gpu::DeviceHeap heap(2 * copied_);
+    const gpu::DeviceBlock to = heap.allocate(copied_), from = heap.allocate(copied_);
+    const gpu::PinnedSlab host_from(copied_), host_to(copied_);
+    std::memset(host_from.data(), 1, copied_);
+    gpu::Stream up("copy"), down("copy back");
+    const auto copy = [this](gpu::Stream& stream, std::byte* target, const std::byte* source) {
+      Ticket last;
+      for (Bytes at = 0; at < copied_; at += piece_) {
+        last = stream.copy(target + at, source + at, std::min(piece_, copied_ - at)).ticket();
+      }
+      return last;
+    };
+    const auto there = [&] { return copy(up, to.data(), host_from.data()); };
+    const auto back = [&] { return copy(down, host_to.data(), from.data()); };
+    copy(up, from.data(), host_from.data()).wait();  // from here on all pages are made
+    there().wait();
+    back().wait();
+    CopyTimings timings;
+    timings.there = timed("copies", [&] { return seconds([&] { there().wait(); }); });
+    timings.back = timed("copies back", [&] { return seconds([&] { back().wait(); }); });
+    timings.both = timed("copies both ways", [&] {
       return seconds([&] {
-        Ticket last;
-        for (Bytes at = 0; at < copied_; at += piece_) {
-          const Bytes n = std::min(piece_, copied_ - at);
-          last = stream.copy(device.data() + at, host.data() + at, n).ticket();
-        }
-        last.wait();
+        const Ticket first = there(), second = back();
+        first.wait();
+        second.wait();
       });
     });
+    return timings;
   }
 
-  /// Returns what updates one chunk each time, the next one; it holds the memory for that, and
-  /// refers to this and the optimizer.
-  std::function<void()> host(const cpu_adam::Optimizer& optimizer, Timings& timings) {
+  /// Memory, by all cores, and arithmetic of the optimizer's threads where `computes`. Returns what
+  /// updates one chunk each time, the next one; it holds the memory for that, and refers to this
+  /// and the optimizer.
+  std::function<void()> host(const cpu_adam::Optimizer& optimizer, bool computes,
+                             Timings& timings) {
     const auto arrays = std::make_shared<Arrays>(optimizer, elems_);
     const Operands operands = arrays->operands(*this);
+    const cpu_adam::Workers all(core_count());
     timings.touch = timed("memory", [&] {
       return seconds([&] {
         const cpu_adam::State& state = operands.state;
-        for (const std::span<float> of : {state.master, state.m, state.v}) negate(optimizer, of);
+        for (const std::span<float> of : {state.master, state.m, state.v}) negate(all, of);
       });
     });
-    timings.host =
-        arithmetic("host", optimizer, operands, [this](const auto& work) { return seconds(work); });
+    const auto clock = [this](const auto& work) { return seconds(work); };
+    if (computes) timings.host = arithmetic("host", optimizer, operands, clock);
     return [this, &optimizer, arrays, operands, at = std::size_t{0}]() mutable {
       update_chunk(optimizer, operands, at);
       at = at + 2 * chunk_ <= elems_ ? at + chunk_ : 0;
@@ -193,9 +209,9 @@ class Look {
     return setup.chunks[static_cast<std::size_t>(segment)];
   }
 
-  /// Each byte is read and written once, by all threads.
-  static void negate(const cpu_adam::Optimizer& optimizer, std::span<float> of) {
-    optimizer.for_grains(of.size(), [&](std::size_t begin, std::size_t end) {
+  /// Each byte is read and written once.
+  static void negate(const cpu_adam::Workers& all, std::span<float> of) {
+    all.for_grains(of.size(), [&](std::size_t begin, std::size_t end) {
       for (float& x : of.subspan(begin, end - begin)) x = -x;
     });
   }

@@ -137,11 +137,13 @@ class Session::Loop {
   }
 
   void say_how_it_went() const {
-    if (finished_steps_ <= kUnusualSteps) return;
-    log::info(fmt::format("lanes: busy | waiting for (shares of the time from step {} on)\n{}",
-                          s_.position_.step + kUnusualSteps + 1,
-                          data::lane_table(account_.overall(usual_from_, last_.lanes))));
-    if (const auto why = pace_.unjudged()) log::info(*why);
+    if (finished_steps_ == 0) return;
+    if (finished_steps_ > kUnusualSteps) {
+      log::info(fmt::format("lanes: busy | waiting for (shares of the time from step {} on)\n{}",
+                            s_.position_.step + kUnusualSteps + 1,
+                            data::lane_table(account_.overall(usual_from_, last_.lanes))));
+    }
+    if (const auto why = pace_.unjudged(s_.plan_.forecast.step_s > 0)) log::info(*why);
   }
 
   /// For one more program.

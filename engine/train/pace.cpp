@@ -140,12 +140,16 @@ std::vector<std::string> Pace::add(const StepRecord& step) {
   return said;
 }
 
-std::optional<std::string> Pace::unjudged() const {
+std::optional<std::string> Pace::unjudged(bool forecast) const {
+  if (!forecast) {
+    return "steps were not judged by a forecast: one of this run is too long to be simulated";
+  }
   if (steps_.size() >= kFewest) return std::nullopt;
   return fmt::format(
       "steps were not judged by their forecast: that takes {}, from the third of a run on, with no "
-      "evaluation or checkpoint beside them and none skipped; there were {}. metrics.jsonl has "
-      "what was forecast and what came",
+      "evaluation or checkpoint beside them, none skipped and, where updates are to be late, none "
+      "before "
+      "they are; there were {}. metrics.jsonl has what was forecast and what came",
       kFewest, steps_.size());
 }
 
@@ -165,8 +169,9 @@ std::optional<std::string> Pace::late() {
       fmt::format("the step takes {}, {:.0f}% more than the forecast {}: ", format_seconds(took),
                   100 * (took / forecast->seconds - 1), format_seconds(forecast->seconds));
   if (worst_by < kOfTheLoss * (took - forecast->seconds)) return text + waits(steps_);
-  for (std::size_t i = 0; i < kDrives.size(); ++i) {
-    if (kDrives[i].lane == worst) told_[i] = rate(steps_, kDrives[i]);
+  // Reads and writes are one drive's: what slowed one of them is not said of the other.
+  if (std::ranges::find(kDrives, worst, &DriveLane::lane) != kDrives.end()) {
+    for (std::size_t i = 0; i < kDrives.size(); ++i) told_[i] = rate(steps_, kDrives[i]);
   }
   return text + fmt::format("{} was busy for {}, forecast {}: {}", forecast->lanes[worst].lane,
                             format_seconds(busy_s(steps_, worst)),

@@ -26,8 +26,8 @@ class Pace {
   /// One more step like the one that was forecast: of the same program, with no other beside it,
   /// and not the first of the run. Sentences for people; most of the time none.
   std::vector<std::string> add(const data::StepRecord& step);
-  /// Of a run that ends; nothing where steps were judged.
-  std::optional<std::string> unjudged() const;
+  /// Of a run that ends; nothing where steps were judged. `forecast`: they had one.
+  std::optional<std::string> unjudged(bool forecast) const;
 
  private:
   /// Bytes per second while it is busy, which a lane of the drives has shown or promised.

@@ -32,8 +32,9 @@ inline constexpr double kEnoughSeconds = 0.2;
 inline constexpr double kMostSeconds = 0.5;  ///< of a round, then three times have to do
 /// Of longer work a round is one time, the first of them two.
 inline constexpr double kLongWork = 0.25;
-inline constexpr double kLongerWork = 2;    ///< with its first: little of it is paid once only
-inline constexpr double kLongestWork = 30;  ///< is done once: nobody knows how steady it is
+inline constexpr double kLongerWork = 2;     ///< with its first: little of it is paid once only
+inline constexpr double kLongestWork = 30;   ///< is done once: nobody knows how steady it is
+inline constexpr double kLongestBeside = 8;  ///< of work that is looked at beside other work
 inline constexpr int kRounds = 3;
 inline constexpr double kAgreed = 0.1;      ///< a spread of no more needs no further round
 inline constexpr double kMostSpread = 0.2;  ///< of more the machine is said to be busy

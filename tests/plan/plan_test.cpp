@@ -335,18 +335,24 @@ TEST(Plan, OffersMoreOfAMemoryWithoutALimitToo) {
 TEST(Plan, OfARunOpByOpForecastsAllItsOpsInARow) {
   const Plan plan = make_plan(setup_of({}), kPlenty);
   const auto cost = slow_machine();
-  double seconds = 0, of_compute = 0;
+  double seconds = 0, of_compute = 0, of_drives = 0;
   for (const prefetch::Op& op : plan.programs.step->ops()) {
+    using enum schedule::LaneKind;
     seconds += cost.seconds(op);
-    const bool computes = op.lane == schedule::lane_of(schedule::LaneKind::kCompute);
-    if (computes) of_compute += cost.seconds(op);
+    if (op.lane == schedule::lane_of(kCompute)) of_compute += cost.seconds(op);
+    const bool moves =
+        op.lane == schedule::lane_of(kNvmeRead) || op.lane == schedule::lane_of(kNvmeWrite);
+    if (moves) of_drives += cost.seconds(op);
   }
+  EXPECT_GT(of_drives, 0);
   const plan::Forecast serial = plan::serial_forecast(plan, cost);
   EXPECT_DOUBLE_EQ(serial.seconds(), seconds);
   EXPECT_GT(seconds, plan.forecast.step_s);
   EXPECT_GE(serial.bound_share, of_compute / seconds);
   EXPECT_LT(serial.bound_share, 1);
   EXPECT_TRUE(serial.has_all);
+  EXPECT_DOUBLE_EQ(serial.hiding.drives_s, of_drives);
+  EXPECT_TRUE(serial.hiding.op_by_op);
 }
 
 TEST(Plan, IsTheSameEveryTime) {

@@ -84,6 +84,24 @@ TEST(Rates, CopiesOfOneDirectionTakeTurnsAndTheDrivesWorkOnSeveralTransfers) {
   EXPECT_EQ(at_once(LaneKind::kNvmeWrite), 4U);
 }
 
+/// 1.5 times what one way moves.
+TEST(Rates, CopiesOfBothDirectionsShareTheLink) {
+  Rates rates;
+  rates.copy = 1e9;
+  rates.copy_overlap = 1.5;
+  rates.op_s = 0;
+  auto residents = std::make_shared<prefetch::Residents>();
+  residents->seal();
+  auto program = std::make_shared<prefetch::Program>("both", residents);
+  program->op(op_of(OpId::kFetchWeights, LaneKind::kHostToDevice, {3e9, 0}));
+  program->op(op_of(OpId::kOffloadGradient, LaneKind::kDeviceToHost, {3e9, 0}));
+  program->seal();
+  const auto lanes = schedule::make_lanes();
+  const std::vector<std::shared_ptr<const prefetch::Program>> stream{program};
+  const auto line = prefetch::simulate({residents, {}, lanes}, stream, cost_model(rates, lanes));
+  for (const auto& span : line.spans) EXPECT_NEAR(span.end, 4, 1e-9) << "3 seconds of each alone";
+}
+
 TEST(Rates, AnUpdateTakesWhatTheLaneTakesThatItRunsOn) {
   Rates rates;
   rates.compute_cores = 0.25;

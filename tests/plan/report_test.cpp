@@ -109,6 +109,8 @@ TEST(Report, SaysWhatDrivesMoveAndAreWornByAndWhereThatIsHidden) {
   plan.forecast.hiding.tokens = 1024;
   EXPECT_THAT(report(plan),
               ::testing::EndsWith(first + "computing takes longer, of one micro-batch too"));
+  plan.forecast.hiding.op_by_op = true;
+  EXPECT_THAT(report(plan), ::testing::EndsWith(first + "nothing is computed meanwhile"));
 }
 
 TEST(Report, ListsThePoolsThatBytesMoveThrough) {

@@ -65,21 +65,22 @@ plan::Rates look(schedule::Options homes, const std::string& nvme_folder,
 TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
   constexpr double kMiB = 1 << 20;
   const Timings timings{.copied = 16_MiB,
-                        .copy = 4,
+                        .copies = CopyTimings{3, 5, 6},
                         .check = 8,
                         .elems = 1 << 20,
-                        .host = {7, 2, 0.5},
-                        .touched = 3_MiB,
+                        .host = ArithmeticTimings{7, 2, 0.5},
+                        .touched = 30_MiB,
                         .touch = 2,
                         .drives = nvme::Speed{{1e9, 2e9}, {3e9, 0}, 1.5},
                         .gradient = DType::kBf16};
   const plan::Rates rates = rates_of(timings, {});
-  EXPECT_DOUBLE_EQ(rates.copy, 16 * kMiB / 4);
+  EXPECT_DOUBLE_EQ(rates.copy, 16 * kMiB / 4) << "the mean of both ways";
+  EXPECT_DOUBLE_EQ(rates.copy_overlap, 8.0 / 6);
   EXPECT_DOUBLE_EQ(rates.checks, 16 * kMiB / 8);
   EXPECT_DOUBLE_EQ(rates.adam, (3 + 3 + 1) * 4 * kMiB / 7);
   EXPECT_DOUBLE_EQ(rates.sums, (1 + 1) * 4 * kMiB / 2);
   EXPECT_DOUBLE_EQ(rates.norms, 2 * kMiB / 0.5) << "a gradient of 2 bytes is read once";
-  EXPECT_DOUBLE_EQ(rates.dram, 2 * 3 * kMiB / 2) << "read and written";
+  EXPECT_DOUBLE_EQ(rates.dram, 2 * 30 * kMiB / 2) << "read and written";
   EXPECT_EQ(rates.nvme_read.alone, 1e9);
   EXPECT_EQ(rates.nvme_read.together, 2e9);
   EXPECT_EQ(rates.nvme_write.alone, 3e9);
@@ -89,7 +90,8 @@ TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
   EXPECT_EQ(rates.first_values, rates.adam);
   EXPECT_EQ(rates.device_sums, rates.sums);
 
-  const Timings both{.elems = 1 << 20, .host = {7, 2, 1}, .device = ArithmeticTimings{14, 8, 4}};
+  const Timings both{
+      .elems = 1 << 20, .host = ArithmeticTimings{7, 2, 1}, .device = ArithmeticTimings{14, 8, 4}};
   const OnDevice updates{.updates = true}, gradients{.gradients = true};
   EXPECT_DOUBLE_EQ(rates_of(both, updates).adam, rates.adam / 2);
   EXPECT_EQ(rates_of(both, updates).updates, schedule::LaneKind::kCompute);
@@ -103,8 +105,17 @@ TEST(Calibrate, MakesRatesOfWhatTheLookTook) {
   EXPECT_EQ(rates_of(both, updates).gradients, schedule::LaneKind::kCpu);
   EXPECT_EQ(rates_of(both, gradients).gradients, schedule::LaneKind::kCompute);
 
-  const plan::Rates host = rates_of(Timings{.elems = 1, .host = {1, 1, 1}}, {});
+  Timings faster = timings;
+  faster.copies = CopyTimings{1, 1, 1};
+  EXPECT_EQ(rates_of(faster, {}).copy_overlap, 2);
+  EXPECT_DOUBLE_EQ(rates_of(faster, {}).dram, 32 * kMiB) << "copies moved more than cores";
+
+  const Timings none_here{.elems = 1 << 20, .device = ArithmeticTimings{14, 8, 4}};
+  EXPECT_DOUBLE_EQ(rates_of(none_here, {.updates = true, .gradients = true}).adam, rates.adam / 2);
+
+  const plan::Rates host = rates_of(Timings{.elems = 1, .host = ArithmeticTimings{1, 1, 1}}, {});
   EXPECT_EQ(host.copy, plan::Rates{}.copy);
+  EXPECT_EQ(host.copy_overlap, 2);
   EXPECT_EQ(host.checks, plan::Rates{}.checks);
   EXPECT_EQ(host.dram, 0);
   EXPECT_EQ(host.nvme_read.alone, 0);
@@ -174,7 +185,9 @@ TEST(Calibrate, CoresGiveToTwoWhatBothGotDoneOfThem) {
   EXPECT_EQ(given({0.5, 0.25}, 1, 1), 0.75);
   EXPECT_EQ(given({0.5, 0.5}, 1, 0.5), 0.75);
   EXPECT_EQ(given({1, 0.75}, 1, 1), 1) << "neither fills them; a third finds no more than there is";
-  EXPECT_EQ(shared_cores({0.5, 0.5}, 0.5, 0.5), std::nullopt) << "room for both";
+  EXPECT_EQ(given({0.5, 0.5}, 0.5, 0.5), 1) << "room for both";
+  EXPECT_EQ(shared_cores({0.9, 0.8}, 0.75, 0.25).value().second, 0.25);
+  EXPECT_EQ(shared_cores({0.9, 0.8}, 0.75, 0.25).value().weight, 1);
   EXPECT_EQ(shared_cores({0.25, 0.125}, 1, 1), std::nullopt) << "a disturbance";
   EXPECT_EQ(shared_cores({4, 4}, 1, 1), std::nullopt) << "of what they did alone";
 }
@@ -220,7 +233,7 @@ TEST(Calibrate, LooksAtALayerBesideTheUpdateWhereTheHostDoesBoth) {
   };
   EXPECT_GT(times(schedule::OptimizerHome::kCpu, 0.1), 0);
   EXPECT_EQ(times(schedule::OptimizerHome::kCpu, 0), 0) << "nobody knows what it takes alone";
-  EXPECT_EQ(times(schedule::OptimizerHome::kCpu, 2 * kLongerWork), 0) << "too long";
+  EXPECT_EQ(times(schedule::OptimizerHome::kCpu, 2 * kLongestBeside), 0) << "too long";
   EXPECT_EQ(times(schedule::OptimizerHome::kNone, 0.1), 0) << "the device updates";
 }
 

@@ -182,6 +182,7 @@ TEST(Pace, AStepThatBecomesTwiceAsLateIsToldAgain) {
 TEST(Pace, WhereNothingWasForecastNoStepIsLate) {
   Pace pace;
   EXPECT_THAT(feed(pace, 100, unforecast(longer(LaneKind::kCompute, 5))), IsEmpty());
+  EXPECT_THAT(pace.unjudged(false).value(), HasSubstr("too long to be simulated"));
 }
 
 TEST(DrivePace, OfADriveThatIsAsItWasNothingIsSaid) {
@@ -255,6 +256,18 @@ TEST(DrivePace, OneThatMakesTheStepLateIsToldOnce) {
       << "it was slow before, and became slower";
 }
 
+/// Reads and writes are both a quarter as fast, and the step is late for it.
+TEST(DrivePace, OneWhoseLanesBothBecomeSlowIsToldOnce) {
+  Busy slow = kForecast;
+  slow[LaneKind::kNvmeRead] *= 4;
+  slow[LaneKind::kNvmeWrite] *= 4;
+  Pace pace;
+  feed(pace, 30, step(1, kForecast));
+  EXPECT_THAT(
+      feed(pace, 100, step(2.5, slow)),
+      ElementsAre(HasSubstr("nvme-write was busy for 2.00 s, forecast 0.500 s: the drive")));
+}
+
 TEST(DrivePace, ALaneThatMovesNothingIsNoDrive) {
   const auto still = [](double busy_s) {
     StepRecord record = hidden(LaneKind::kNvmeRead, busy_s);
@@ -293,7 +306,9 @@ constexpr const char* kLate = "more than the forecast";
 constexpr const char* kSlow = "while it is busy, forecast";
 constexpr const char* kUnjudged = "steps were not judged by their forecast";
 
-TEST_F(PacedRun, OneThatIsLateSaysSoOnce) {
+/// Judged once: were it judged again, a step that takes twice as long by then would be told, too.
+TEST_F(PacedRun, OneThatIsLateSaysSo) {
+  job_.train.steps = 2 + kFewest;
   const std::string said = said_by(job_);
   EXPECT_EQ(occurrences(said, kLate), 1U);
   EXPECT_EQ(occurrences(said, kUnjudged), 0U);
@@ -308,6 +323,8 @@ TEST_F(PacedRun, StepsThatAreUnlikeTheForecastAreNotJudgedAndItSaysThat) {
     EXPECT_EQ(occurrences(said, kUnjudged), 1U);
     EXPECT_THAT(said, HasSubstr(steps));
   };
+  job_.train.steps = 1;
+  expect_unjudged(job_, "there were 0.");
   job_.train.steps = 2 + kFewest - 1;
   expect_unjudged(job_, "there were 4.");
   job_.train.steps = 12;
