@@ -60,6 +60,14 @@ Saver::Saver(const schedule::Setup& setup, const Job& job)
   }
 }
 
+Saver::~Saver() {
+  // The kernel may still take requests of a drive that hangs: were their files closed, it could
+  // find others under the same numbers. The process ends now.
+  for (auto& [step, open] : open_) {
+    if (open.hangs) static_cast<void>(open.writer.release());
+  }
+}
+
 Saver::Open& Saver::open_of(std::int64_t step) {
   const std::lock_guard lock(mutex_);
   return open_[step];
@@ -68,6 +76,12 @@ Saver::Open& Saver::open_of(std::int64_t step) {
 bool Saver::failed(const Open& open) {
   const std::lock_guard lock(mutex_);
   return !open.error.empty();
+}
+
+void Saver::given_up(Open& open, const char* why, bool hangs) {
+  const std::lock_guard lock(mutex_);
+  if (open.error.empty()) open.error = why;
+  open.hangs |= hangs;
 }
 
 void Saver::run(const OpBytes& op, Bytes nvme_written) {
@@ -80,11 +94,14 @@ void Saver::run(const OpBytes& op, Bytes nvme_written) {
       if (op.id == OpId::kWriteGradient) write_gradient(open, op);
       if (last) seal(open, op);
     }
+  } catch (const Error& e) {
+    given_up(open, e.what(), e.code == Errc::kWatchdog);
+    if (e.code == Errc::kWatchdog) throw;
   } catch (const std::exception& e) {
-    const std::lock_guard lock(mutex_);
-    if (open.error.empty()) open.error = e.what();
+    given_up(open, e.what(), false);
   }
-  if (last && failed(open)) open.writer.reset();  // nobody else is at it: removes what it made
+  // Nobody else is at it: it removes what it made.
+  if (last && failed(open) && !open.hangs) open.writer.reset();
 }
 
 void Saver::begin(Open& open, const OpBytes& op, Bytes nvme_written) const {

@@ -1,7 +1,9 @@
 /// Carries out the ops of checkpoint programs. A checkpoint that cannot be written is given up, and
-/// said; the run goes on and tries again at the next.
+/// said; the run goes on and tries again at the next. But a drive that gives requests back no more
+/// ends the run, as one of the nvme tier does.
 ///
 /// Thread  run(): lanes, several at once on different ops; the rest: one
+/// Throws  run(): kWatchdog
 #pragma once
 
 #include <cstdint>
@@ -26,6 +28,9 @@ class Saver {
  public:
   /// `job` outlives it.
   Saver(const schedule::Setup& setup, const Job& job);
+  ~Saver();
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
 
   /// `nvme_written`: by the run so far.
   void run(const OpBytes& op, Bytes nvme_written);
@@ -38,7 +43,8 @@ class Saver {
   struct Open {
     std::unique_ptr<checkpoint::StateWriter> writer;
     Nanos begin = 0;
-    std::string error;  // empty: so far so good
+    std::string error;   // empty: so far so good
+    bool hangs = false;  // its drive
   };
   void begin(Open& open, const OpBytes& op, Bytes nvme_written) const;
   void write_record(const Open& open, const OpBytes& op) const;
@@ -46,6 +52,7 @@ class Saver {
   void seal(const Open& open, const OpBytes& op) const;
   std::size_t record(const prefetch::Where& chunk) const;
   Open& open_of(std::int64_t step);
+  void given_up(Open& open, const char* why, bool hangs);
   bool failed(const Open& open);
 
   const Job& job_;

@@ -17,6 +17,7 @@
 #include "engine/shape/kept.h"
 #include "engine/train/calibrate.h"
 #include "engine/train/delay.h"
+#include "engine/train/disks.h"
 #include "gpu/device.h"
 #include "gpu/memory.h"
 #include "nvme/filesystem.h"
@@ -150,10 +151,6 @@ Numerics choose_numerics(const Job& job, const schedule::Setup& setup) {
   return numerics;
 }
 
-nvme::AllowRam allow_ram(const Job& job) {
-  return job.tiers.nvme.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo;
-}
-
 /// Room for them is only looked at where it is a small part of the device's: it is tried before the
 /// plan, outside every tier.
 Bytes logits_to_keep(const schedule::Setup& setup, const Numerics& numerics,
@@ -187,9 +184,6 @@ plan::Rates without_checks(plan::Rates rates) {
 
 /// So much longer a step may get for `aio.verify: auto`.
 constexpr double kMostOfAStep = 0.02;
-
-/// Room for what a run writes beside its weights: log, metrics, config.json.
-constexpr Bytes kSmallFiles = 1_MiB;
 
 /// What a run sets aside of what was measured. Workers allocate in no fixed order, so their part
 /// has room for twice what was seen.
@@ -258,7 +252,7 @@ Session::Session(const Job& job, Inputs inputs)
   workspace_ = set_aside(measured.workspace);
   setup_.workspace = workspace_.main + workspace_.side;
   const auto minimum = plan::require_minimum(setup_, limits, evaluation_batches());
-  check_disks(minimum[index(prefetch::Tier::kNvme)]);
+  check_disks(job_, setup_, minimum[index(prefetch::Tier::kNvme)]);
   limits.tiers = memory::share_host_memory(limits.tiers, minimum, job_.tiers, machine);
   Calibration machine_does =
       job_.rates ? Calibration{.rates = *job_.rates, .speeds = {}, .stores = job_.cpu_adam.stores}
@@ -277,7 +271,7 @@ Session::Session(const Job& job, Inputs inputs)
                fmt::format("limits.max_write_total: the first values and one step write more to "
                            "the nvme tier than {}; raise it",
                            format_bytes(*job_.limits.max_write_total)));
-  check_disks(plan_.planned[index(prefetch::Tier::kNvme)]);
+  check_disks(job_, setup_, plan_.planned[index(prefetch::Tier::kNvme)]);
 }
 
 Session::~Session() = default;
@@ -303,40 +297,6 @@ void Session::choose_verify(const plan::Rates& rates) {
   checks_ += known ? fmt::format(", {:.1f}% of the simulated step", 100 * cost)
                    : ", a step is too long to simulate what that costs";
   if (known && checks) plan::add_checks(plan_, *checked);
-}
-
-/// What would be refused when the files are made, found before there is anything to remove.
-void Session::check_disks(Bytes stored) const {
-  const nvme::Filesystem disk = nvme::filesystem_of(job_.folder);
-  Bytes shared = 0;  // of the nvme tier, on the disk that the weights go to
-  if (stored > 0) {
-    const auto& paths = job_.tiers.nvme.paths;
-    const std::vector<Bytes> shares = nvme::check_folders(paths, stored, allow_ram(job_));
-    for (std::size_t i = 0; i < paths.size(); ++i) {
-      if (nvme::filesystem_of(paths[i]).device == disk.device) shared += shares[i];
-    }
-  }
-  const Bytes weights = job_.saves ? setup_.model->parameters() * size_of(job_.final_dtype) : 0;
-  nvme::check_file_size(job_.folder, std::min(weights, largest_file()));
-  const Bytes need = weights + kSmallFiles + shared;
-  SLUICE_CHECK(
-      need <= disk.free, kBudget,
-      fmt::format("{}: {} needed for weights{}, {} free; free space there, or choose "
-                  "another output_dir",
-                  job_.folder, format_bytes(weights),
-                  shared > 0 ? fmt::format(" and {} for the nvme tier", format_bytes(shared)) : "",
-                  format_bytes(disk.free)));
-}
-
-/// Of final weights, but for its header: a tensor is never cut.
-Bytes Session::largest_file() const {
-  Bytes largest = job_.shard_size;
-  for (const shape::Segment& segment : setup_.model->segments) {
-    for (const shape::TensorSpec& tensor : segment.tensors) {
-      largest = std::max(largest, tensor.numel() * size_of(job_.final_dtype));
-    }
-  }
-  return largest;
 }
 
 std::int64_t Session::evaluation_batches() const {

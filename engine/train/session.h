@@ -76,8 +76,6 @@ class Session {
   std::int64_t evaluation_batches() const;
   std::int64_t last_step() const;
   void choose_verify(const plan::Rates& rates);
-  void check_disks(Bytes stored) const;  // the same, and what else the run writes
-  Bytes largest_file() const;
 
   Job job_;
   data::Dataset train_;

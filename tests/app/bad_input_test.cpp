@@ -218,6 +218,12 @@ TEST_F(BadInput, ATierBeyondWhatThereIsIsRefused) {
 TEST_F(BadInput, FilesLargerThanUlimitAllowsAreRefused) {
   expect_refused_at_once(shell("ulimit -f 100\n$sluice train run.yaml"), kDoesNotFit,
                          {"ulimit -f"});
+  // Weights would fit, a checkpoint would not.
+  const std::string in_memory =
+      "ulimit -f 250\n$sluice train run.yaml zero_optimization.offload_optimizer.device=cpu ";
+  expect_refused_at_once(shell(in_memory), kDoesNotFit, {"ulimit -f"});
+  const Ending ending = shell(in_memory + "checkpoint.every=null checkpoint.save_on_signal=false");
+  EXPECT_EQ(ending.code, 0) << ending.said;
 }
 
 /// Refused by arithmetic: nobody waits for, or runs out of memory in, trying it.
