@@ -9,7 +9,7 @@
 #include "engine/app/commands.h"
 #include "engine/app/environment.h"
 #include "engine/app/job_of.h"
-#include "engine/app/run_folder.h"
+#include "engine/app/resume.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/config/deepspeed.h"
@@ -47,7 +47,9 @@ std::string samples_of(const data::Dataset& data) {
 }  // namespace
 
 void validate_config(const std::string& file, const std::vector<std::string>& overrides) {
-  const config::Config config = choose_name(config::load(file, overrides, environment()), file);
+  const config::Config read = config::load(file, overrides, environment());
+  // As `train` would have it, which may go on in a folder that is there.
+  const config::Config config = choose_start(read, file, {}, Take::kNo).config;
   log::set_level(config.logging.level);
   for (const std::string& warning : config.warnings) log::warning(warning);
   const train::Job job = job_of(config, config.output_dir);

@@ -17,11 +17,11 @@
 namespace sluice::app {
 
 void evaluate(const std::string& file, const std::vector<std::string>& overrides) {
-  const config::Config config = choose_name(config::load(file, overrides, environment()), file);
+  const config::Config config = any_name(config::load(file, overrides, environment()), file);
   log::set_level(config.logging.level);
   for (const std::string& warning : config.warnings) log::warning(warning);
-  // Where the nvme tier has no folder of its own it needs one for the moment.
-  const checkpoint::TemporaryFolder folder(config.output_dir);
+  // Where the nvme tier has no folder of its own it needs one for the moment, beside a run's.
+  const checkpoint::TemporaryFolder folder(config.output_dir + ".eval");
   train::Job job = job_of(config, folder.path().string());
   SLUICE_CHECK(!job.data.valid.empty(), kConfig,
                fmt::format("{}: data.valid names no files to evaluate on", file));

@@ -111,6 +111,10 @@ config::Config choose_name(const config::Config& config, const std::string& file
   return named;
 }
 
+config::Config any_name(const config::Config& config, const std::string& file) {
+  return named_folder(config, config.name.value_or(name_after(file)));
+}
+
 std::vector<config::Config> existing_runs(const config::Config& config, const std::string& file) {
   std::vector<config::Config> runs;
   const auto add = [&](config::Config named) {
@@ -137,8 +141,12 @@ std::optional<RunLock> RunLock::take(const std::string& folder) {
   SLUICE_CHECK(fd >= 0, kConfig,
                fmt::format("cannot write into {}: {}; make it writable, or choose another name",
                            folder, std::generic_category().message(errno)));
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return RunLock(fd);
-  ::close(fd);
+  RunLock lock(fd);
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
+  SLUICE_CHECK(errno == EWOULDBLOCK, kEnv,
+               fmt::format("cannot lock {}: {}; a run's folder needs a file system with flock(): "
+                           "mount it so, or choose another output_dir",
+                           path, std::generic_category().message(errno)));
   return std::nullopt;
 }
 

@@ -17,6 +17,9 @@ namespace sluice::app {
 /// exists, or none can be made there.
 config::Config choose_name(const config::Config& config, const std::string& file);
 
+/// The same for who makes no run: the folder may exist, and there is no counter.
+config::Config any_name(const config::Config& config, const std::string& file);
+
 /// The runs of this name that there are already, of several (name: auto) the newest first: the
 /// config with their names.
 std::vector<config::Config> existing_runs(const config::Config& config, const std::string& file);
@@ -26,7 +29,8 @@ inline constexpr const char* kLockName = "lock";
 /// Whoever has it is the only one that writes into the run's folder; it goes with its process.
 class RunLock {
  public:
-  /// nullopt: another process has it. Throws kConfig when the folder cannot be written to.
+  /// nullopt: another process has it. Throws kConfig when the folder cannot be written to; kEnv
+  /// where its file system has no locks.
   static std::optional<RunLock> take(const std::string& folder);
   RunLock(RunLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   RunLock& operator=(RunLock&& other) noexcept {

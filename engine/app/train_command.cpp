@@ -85,8 +85,8 @@ std::string how_to_go_on(const Command& command, const std::string& last) {
   for (const std::string& word : command.overrides) {
     if (!word.starts_with("train.resume=")) words += " " + quoted(word);
   }
-  return fmt::format("saved: {}; this goes on from there:\n  sluice train {} train.resume=auto",
-                     last, words);
+  return fmt::format("saved: {}; this goes on from there:\n  sluice train {} train.resume=auto{}",
+                     last, words, command.flags.change ? " --change" : "");
 }
 
 /// A file in the run's folder that asks for a checkpoint; it is removed.
@@ -102,7 +102,7 @@ train::Outcome run_session(train::Session& session, const Command& command,
     return session.run();
   } catch (const Error& e) {
     if (e.code == Errc::kCheckpoint || last.empty()) throw;
-    throw Error(e.code, fmt::format("{}\n{}", e.what(), how_to_go_on(command, last)));
+    throw Error(e.code, fmt::format("{}\n{}", e.what(), how_to_go_on(command, last)), e.where);
   }
 }
 
@@ -131,12 +131,13 @@ struct Told {
   }
 };
 
-/// The run's folder is ours from here on. False: another run has just made it.
+/// The run's folder is ours from here on. False: another run has just made or taken it.
 bool take_folder(Start& start, const train::Session& session) {
   const std::string& folder = start.config.output_dir;
   if (!start.existing) {
     if (claim_run_folder(start.config) == Claim::kTaken) return false;
     start.lock = RunLock::take(folder);
+    if (!start.lock) return false;  // it found the folder before that, and goes on in it
   }
   remove_leftovers(folder);
   start.config.compute.threads = static_cast<unsigned>(session.numerics().threads);

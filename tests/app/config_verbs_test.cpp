@@ -97,6 +97,26 @@ TEST_F(ConfigVerbs, ValidateRefusesWhatAStartRefuses) {
           {"249 samples", "300"});
 }
 
+/// A run that has a checkpoint and no final weights.
+TEST_F(ConfigVerbs, WhatARunGoesOnFromIsValidAndMayBeEvaluated) {
+  const Ending begun = train("name=mine checkpoint.every=1");
+  ASSERT_EQ(begun.code, 0) << begun.said;
+  fs::remove_all(folder_ / "runs/mine/final");
+  const auto with = [&](const std::string& verb, const std::string& resume) {
+    return shell("$sluice " + verb + " run.yaml name=mine data.valid=tokens.bin eval.batches=1 " +
+                 "train.resume=" + resume);
+  };
+  for (const char* verb : {"config validate", "eval"}) {
+    const Ending ending = with(verb, "auto");
+    EXPECT_EQ(ending.code, 0) << ending.said;
+  }
+  for (const char* verb : {"config validate", "train"}) {
+    expect_refused(with(verb, "never"), kConfig, {"runs/mine exists"});
+  }
+  EXPECT_EQ(with("eval", "never").code, 0) << "it makes no run";
+  EXPECT_TRUE(exists("runs/mine/checkpoints/step-2"));
+}
+
 TEST_F(ConfigVerbs, ValidateHoldsTheHeadersOfWeightsAgainstTheModel) {
   fs::copy(FIXTURES "/hf/llama/model", folder_ / "model");
   const std::string arguments = "model.config=null model.path=model data.seq_len=8";
