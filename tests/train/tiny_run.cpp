@@ -111,7 +111,7 @@ class Observer : public executor::Handler {
            context.op.where.segment == 3;
   }
 
-  /// Where it lives: what is saved may be no more than the masters.
+  /// What is saved, and where that is no more than the masters, where it lives.
   void look_at_state(const OpContext& context) {
     const OpId id = schedule::id_of(context.op);
     const auto bytes = [&](Operand name) {
@@ -120,15 +120,16 @@ class Observer : public executor::Handler {
     const auto at = [&](Operand name) {
       return std::span(address(context, buffer_of(context.op, name), memory_), bytes(name));
     };
-    if (id == OpId::kReadState) {
+    const Bytes all = bytes_of(context.op.where);
+    if (id == OpId::kReadState && bytes(Operand::kTarget) < all) {
       const DriveBytes from = drive_bytes(context, Operand::kSource, memory_);
       const nvme::AlignedBytes room = nvme::allocate_aligned(from.bytes);
       const std::span state(room.get(), from.bytes);
       memory_.store().read(from.extent, from.offset, state).wait();
       hash(context.op.where, state);
-    } else if (id == OpId::kOffloadState) {
+    } else if (id == OpId::kOffloadState && bytes(Operand::kTarget) < all) {
       hash(context.op.where, tiers_.read(at(Operand::kSource)));
-    } else if (id == OpId::kSave && bytes(Operand::kState) == bytes_of(context.op.where)) {
+    } else if (id == OpId::kSave && bytes(Operand::kState) == all) {
       hash(context.op.where, at(Operand::kState));
     }
   }
