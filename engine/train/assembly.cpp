@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/memory/resident.h"
 #include "engine/train/delay.h"
+#include "engine/train/disks.h"
 #include "engine/train/first_touch.h"
 #include "engine/train/loss_scale.h"
 #include "gpu/local.h"
@@ -33,10 +34,8 @@ data::Order order_of(bool shuffle) {
 std::optional<nvme::Store> open_store(const Job& job, Bytes bytes,
                                       const std::vector<double>& speeds) {
   if (bytes == 0) return std::nullopt;
-  const auto& tier = job.tiers.nvme;
-  return std::make_optional<nvme::Store>(
-      tier.paths, bytes, job.aio, tier.allow_ram_path ? nvme::AllowRam::kYes : nvme::AllowRam::kNo,
-      speeds, job.hooks.wrap_queue);
+  return std::make_optional<nvme::Store>(job.tiers.nvme.paths, bytes, job.aio, allow_ram(job),
+                                         speeds, job.hooks.wrap_queue);
 }
 
 std::optional<checkpoint::Writer> open_writer(const Job& job, const shape::Model& model,

@@ -148,8 +148,7 @@ std::optional<std::string> Pace::unjudged(bool forecast) const {
   return fmt::format(
       "steps were not judged by their forecast: that takes {}, from the third of a run on, with no "
       "evaluation or checkpoint beside them, none skipped and, where updates are to be late, none "
-      "before "
-      "they are; there were {}. metrics.jsonl has what was forecast and what came",
+      "before they are; there were {}. metrics.jsonl has what was forecast and what came",
       kFewest, steps_.size());
 }
 
