@@ -41,7 +41,7 @@ void name_model(const config::ModelOptions& model, train::Job& job) {
                            "a config.json alone",
                            *model.path, why.message()));
   job.companions = checkpoint::read_companions(*model.path);
-  job.decoder = shape::from_config(job.companions.config, fmt::format("{}: config", *model.path));
+  job.decoder = shape::from_config(*job.companions.config, fmt::format("{}: config", *model.path));
   const ModelInit usual = folder ? ModelInit::kPretrained : ModelInit::kRandom;
   if (model.init.value_or(usual) == ModelInit::kRandom) return;
   SLUICE_CHECK(folder, kConfig,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -68,7 +69,9 @@ Companions read_companions(const std::filesystem::path& path) {
                fmt::format("{} is no file; name a folder with config.json and safetensors, or a "
                            "config.json alone",
                            file.string()));
-  Companions companions{parse_bounded_json(read_text(file, kMaxConfig), file.string()), {}};
+  Companions companions{std::make_shared<const nlohmann::json>(
+                            parse_bounded_json(read_text(file, kMaxConfig), file.string())),
+                        {}};
   for (const std::string_view name : kNames) {
     if (folder && fs::is_regular_file(path / name, none)) companions.files.push_back(path / name);
   }

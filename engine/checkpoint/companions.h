@@ -2,7 +2,8 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "engine/base/dtype.h"
@@ -11,7 +12,8 @@
 namespace sluice::checkpoint {
 
 struct Companions {
-  nlohmann::json config;  ///< of config.json, kept key for key; null: written from the decoder
+  /// Of config.json, kept key for key; null: written from the decoder.
+  std::shared_ptr<const nlohmann::json> config;
   std::vector<std::filesystem::path> files;  ///< copied under their names
 };
 

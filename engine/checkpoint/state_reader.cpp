@@ -124,7 +124,7 @@ shape::Model StateReader::model() const {
   try {
     const Companions companions = read_companions(folder);
     shape::Model model = shape::make_model(
-        shape::from_config(companions.config, fmt::format("{}: config", folder.string())));
+        shape::from_config(*companions.config, fmt::format("{}: config", folder.string())));
     const std::string what = difference(manifest_.segments, places_of(model));
     SLUICE_CHECK(what.empty(), kCheckpoint,
                  fmt::format("{}: its state is of another model than its config.json: {}",

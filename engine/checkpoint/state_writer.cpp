@@ -44,7 +44,7 @@ StateWriter::StateWriter(Manifest manifest, const fs::path& folder, const Compan
   SLUICE_CHECK(!error, kIo,
                fmt::format("{}: making it failed: {}", model.string(), error.message()));
   copy_files(companions, model);
-  write_text(model / "config.json", companions.config.dump(2) + "\n");
+  write_text(model / "config.json", companions.config->dump(2) + "\n");
   for (const auto& entry : fs::directory_iterator(model)) {
     const std::string name = entry.path().filename().string();
     manifest_.beside[name] = sum_of_file(entry.path());

@@ -206,7 +206,7 @@ void Writer::check_complete() const {
 
 std::string Writer::config_text() const {
   nlohmann::json config =
-      companions_.config.is_null() ? shape::to_config_json(decoder_) : companions_.config;
+      companions_.config ? *companions_.config : shape::to_config_json(decoder_);
   set_dtype(config, dtype_);
   return config.dump(2) + "\n";
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -38,8 +39,9 @@ Receipt receipt(OpBytes::Bytes receipts, std::size_t n) {
 
 Saver::Saver(const schedule::Setup& setup, const Job& job)
     : job_(job), folder_(fs::path(job.folder) / "checkpoints"), companions_(job.companions) {
-  if (companions_.config.is_null()) {
-    companions_.config = shape::to_config_json(setup.model->decoder);
+  if (!companions_.config) {
+    companions_.config =
+        std::make_shared<const nlohmann::json>(shape::to_config_json(setup.model->decoder));
   }
   laid_out_.sluice = job.version;
   laid_out_.settings = job.settings;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/checkpoint/safetensors.h"
 #include "engine/shape/presets.h"
 #include "engine/zero/layout.h"
@@ -24,7 +26,7 @@ TEST(Companions, GoOnIntoTheNextFolder) {
   folder.write("from/merges.txt", "");
   folder.write("from/model.safetensors", "weights");
   const Companions companions = read_companions(folder / "from");
-  EXPECT_EQ(companions.config, config);
+  EXPECT_EQ(*companions.config, config);
 
   shape::Decoder d = shape::find_preset("tiny");
   d.layers = 1;

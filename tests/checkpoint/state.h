@@ -63,7 +63,7 @@ inline Manifest lay_out_for(const shape::Model& model, std::uint64_t chunk_elems
 }
 
 inline Companions companions_of(const shape::Model& model) {
-  return {shape::to_config_json(model.decoder), {}};
+  return {std::make_shared<const nlohmann::json>(shape::to_config_json(model.decoder)), {}};
 }
 
 /// Writes all records of state. Their sums.
