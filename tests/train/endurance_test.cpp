@@ -93,7 +93,6 @@ Job job_of(const TempFolder& folder, std::int64_t steps) {
   job.data.seq_len = 4;
   job.train.steps = steps;
   job.train.train_micro_batch_size_per_gpu = job.train.train_batch_size = 1;
-  job.compute_threads = 1;
   job.homes.offload_optimizer = schedule::OptimizerHome::kNvme;
   return job;
 }

@@ -234,7 +234,7 @@ Job tiny_job(const TempFolder& folder, const shape::Decoder& decoder) {
   job.homes.offload_gradient = schedule::GradientHome::kCpu;
   job.homes.sub_group_size = 48_KiB;
   job.compute = job.final_dtype = DType::kF32;
-  job.compute_threads = 2;
+  job.compute_threads = 1;
   job.loss_chunk = 100;
   job.tiers.gpu.limit = 1_GiB;
   job.tiers.gpu.unified = memory::Unified::kFalse;
