@@ -58,13 +58,13 @@ function(sluice_uses_libtorch result)
   endforeach()
 endfunction()
 
-# sluice_test(NAME ROOMS room... SOURCES file... [LIBS target...] [LABELS label...])
+# sluice_test(NAME ROOMS room... SOURCES file... [LIBS target...] [LABELS label...] [TIMEOUT seconds] [SHARDS n])
 #
-# One GoogleTest program; one ctest entry. Default label: unit. A test of rooms that use LibTorch has
+# One GoogleTest program; one ctest entry, or n, NAME_1 and so on, each with its share of the tests. Default label: unit. A test of rooms that use LibTorch has
 # the label libtorch too, and a main() that runs it in the environment of the program; what the user has
 # set reaches it.
 function(sluice_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 test "" "TIMEOUT" "ROOMS;SOURCES;LIBS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "TIMEOUT;SHARDS" "ROOMS;SOURCES;LIBS;LABELS")
   sluice_uses_libtorch(libtorch ${test_ROOMS})
   set(main GTest::gtest_main)
   if(libtorch)
@@ -84,13 +84,28 @@ function(sluice_test name)
   if(NOT test_TIMEOUT)
     set(test_TIMEOUT 300)
   endif()
-  add_test(NAME ${name} COMMAND ${name})
   set(tsan "TSAN_OPTIONS=set:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
   set(lsan "LSAN_OPTIONS=set:suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
-  # What may take longest begins first.
-  set_tests_properties(${name} PROPERTIES LABELS "${test_LABELS}"
-    TIMEOUT ${test_TIMEOUT} COST ${test_TIMEOUT}
-    ENVIRONMENT_MODIFICATION "${tsan};${lsan}")
+  set(entries ${name})
+  if(test_SHARDS)
+    set(entries "")
+    foreach(shard RANGE 1 ${test_SHARDS})
+      list(APPEND entries ${name}_${shard})
+    endforeach()
+  endif()
+  set(index 0)
+  foreach(entry IN LISTS entries)
+    set(share "")
+    if(test_SHARDS)
+      set(share "GTEST_TOTAL_SHARDS=set:${test_SHARDS};GTEST_SHARD_INDEX=set:${index}")
+      math(EXPR index "${index} + 1")
+    endif()
+    add_test(NAME ${entry} COMMAND ${name})
+    # What may take longest begins first.
+    set_tests_properties(${entry} PROPERTIES LABELS "${test_LABELS}"
+      TIMEOUT ${test_TIMEOUT} COST ${test_TIMEOUT}
+      ENVIRONMENT_MODIFICATION "${tsan};${lsan};${share}")
+  endforeach()
 endfunction()
 
 # sluice_ieee_ptx_test(NAME SOURCE file.cu ROOMS room... OPERATIONS add,... [FUNCTIONS regex]): reads what
