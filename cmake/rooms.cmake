@@ -58,11 +58,12 @@ function(sluice_uses_libtorch result)
   endforeach()
 endfunction()
 
-# sluice_test(NAME ROOMS room... SOURCES file... [LIBS target...] [LABELS label...] [TIMEOUT seconds] [SHARDS n])
+# sluice_test(NAME ROOMS room... SOURCES file... [LIBS target...] [LABELS label...] [TIMEOUT seconds]
+#             [SHARDS n])
 #
-# One GoogleTest program; one ctest entry, or n, NAME_1 and so on, each with its share of the tests. Default label: unit. A test of rooms that use LibTorch has
-# the label libtorch too, and a main() that runs it in the environment of the program; what the user has
-# set reaches it.
+# One GoogleTest program; one ctest entry, or n, NAME_1 and so on, each with its share of the tests.
+# Default label: unit. A test of rooms that use LibTorch has the label libtorch too, and a main() that
+# runs it in the environment of the program; what the user has set reaches it.
 function(sluice_test name)
   cmake_parse_arguments(PARSE_ARGV 1 test "" "TIMEOUT;SHARDS" "ROOMS;SOURCES;LIBS;LABELS")
   sluice_uses_libtorch(libtorch ${test_ROOMS})

@@ -32,7 +32,8 @@ struct Wiring {
   bool clips_segments() const { return by_segment() || (delayed() && tied != accumulates); }
   /// What waits, before each evaluation.
   bool drains() const { return delayed() && compute == DType::kF32; }
-  /// Of the forward pass; two in the smaller steps, for on few cores these wait for each other.
+  /// Bits depend on it. Two cost more than one where each op is tiny, so the shorter runs have
+  /// them.
   unsigned compute_threads() const { return accumulates ? 1 : 2; }
   friend bool operator==(const Wiring&, const Wiring&) = default;
 };
