@@ -13,6 +13,7 @@
 #include "engine/base/error.h"
 #include "engine/checkpoint/file.h"
 #include "engine/checkpoint/json.h"
+#include "engine/shape/hf_config.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -76,6 +77,10 @@ Companions read_companions(const std::filesystem::path& path) {
     if (folder && fs::is_regular_file(path / name, none)) companions.files.push_back(path / name);
   }
   return companions;
+}
+
+Companions companions_of(const shape::Decoder& decoder) {
+  return {std::make_shared<const nlohmann::json>(shape::to_config_json(decoder)), {}};
 }
 
 void set_dtype(nlohmann::json& config, DType dtype) {

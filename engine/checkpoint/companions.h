@@ -8,6 +8,7 @@
 
 #include "engine/base/dtype.h"
 #include "engine/base/units.h"
+#include "engine/shape/decoder.h"
 
 namespace sluice::checkpoint {
 
@@ -21,6 +22,9 @@ struct Companions {
 /// they are there; of a config.json itself nothing else. Throws kConfig when there is no such file,
 /// kFormat
 Companions read_companions(const std::filesystem::path& folder_or_config);
+
+/// Of a model that came from no folder: its config.json is written from the decoder.
+Companions companions_of(const shape::Decoder& decoder);
 
 /// Says which type the weights have, where both versions of transformers look.
 void set_dtype(nlohmann::json& config, DType dtype);

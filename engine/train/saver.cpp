@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -12,7 +11,6 @@
 #include "engine/checkpoint/checkpoints.h"
 #include "engine/schedule/catalog.h"
 #include "engine/schedule/gradient_route.h"
-#include "engine/shape/hf_config.h"
 #include "engine/train/record.h"
 
 namespace sluice::train {
@@ -39,10 +37,7 @@ Receipt receipt(OpBytes::Bytes receipts, std::size_t n) {
 
 Saver::Saver(const schedule::Setup& setup, const Job& job)
     : job_(job), folder_(fs::path(job.folder) / "checkpoints"), companions_(job.companions) {
-  if (!companions_.config) {
-    companions_.config =
-        std::make_shared<const nlohmann::json>(shape::to_config_json(setup.model->decoder));
-  }
+  if (!companions_.config) companions_ = checkpoint::companions_of(setup.model->decoder);
   laid_out_.sluice = job.version;
   laid_out_.settings = job.settings;
   laid_out_.segments = checkpoint::places_of(*setup.model);

@@ -86,7 +86,7 @@ inline void save_delayed(const shape::Model& model, const std::filesystem::path&
                          const Position& position = pending_at()) {
   Manifest manifest = lay_out_for(model, state_elems, file_size);
   lay_out_gradients_for(manifest, gradient_elems, file_size);
-  StateWriter writer(std::move(manifest), folder, companions_of(model), {});
+  StateWriter writer(std::move(manifest), folder, companions_of(model.decoder), {});
   const std::vector<std::uint64_t> sums = write_records(writer);
   writer.seal(position, sums, write_gradients(writer));
   writer.publish();

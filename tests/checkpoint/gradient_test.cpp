@@ -221,8 +221,8 @@ TEST(Gradient, WhatContradictsItselfIsNotSealed) {
   const auto refused = [&](const Position& position, const std::string& word, auto change) {
     Manifest manifest = lay_out_for(small_model("gpt2"), kGrainElems, 5_GiB);
     lay_out_gradients_for(manifest, kGrainElems, 5_GiB);
-    StateWriter writer(std::move(manifest), folder / "step-12", companions_of(small_model("gpt2")),
-                       {});
+    StateWriter writer(std::move(manifest), folder / "step-12",
+                       companions_of(small_model("gpt2").decoder), {});
     const std::vector<std::uint64_t> sums = write_records(writer);
     std::vector<GradientSum> gradients = write_gradients(writer);
     change(gradients);
@@ -239,7 +239,7 @@ TEST(Gradient, WhatContradictsItselfIsNotSealed) {
   position.pending_lr = INFINITY;
   refused(position, "the learning rate of the pending update is inf", nothing);
   StateWriter plain(lay_out_for(small_model("gpt2"), kGrainElems, 5_GiB), folder / "step-12",
-                    companions_of(small_model("gpt2")), {});
+                    companions_of(small_model("gpt2").decoder), {});
   expect_error(Errc::kLogic, {"pending, without a gradient"},
                [&] { write_state(plain, pending_at()); });
 }

@@ -7,13 +7,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/checkpoint/state_writer.h"
-#include "engine/shape/hf_config.h"
 #include "nvme/aligned.h"
 #include "tests/checkpoint/weights.h"
 
@@ -62,10 +60,6 @@ inline Manifest lay_out_for(const shape::Model& model, std::uint64_t chunk_elems
   return manifest;
 }
 
-inline Companions companions_of(const shape::Model& model) {
-  return {std::make_shared<const nlohmann::json>(shape::to_config_json(model.decoder)), {}};
-}
-
 /// Writes all records of state. Their sums.
 inline std::vector<std::uint64_t> write_records(StateWriter& writer) {
   std::vector<std::uint64_t> sums;
@@ -86,7 +80,8 @@ inline void write_state(StateWriter& writer, const Position& position) {
 /// A checkpoint in chunks and files of these sizes.
 inline void save(const shape::Model& model, const std::filesystem::path& folder,
                  std::uint64_t chunk_elems = kGrainElems, Bytes file_size = 5_GiB) {
-  StateWriter writer(lay_out_for(model, chunk_elems, file_size), folder, companions_of(model), {});
+  StateWriter writer(lay_out_for(model, chunk_elems, file_size), folder,
+                     companions_of(model.decoder), {});
   write_state(writer, {12, 11, 1, 4096, 2048, 5});
   writer.publish();
 }

@@ -106,8 +106,8 @@ TEST_P(StatePowerLoss, LeavesNothingUnderTheNameOrAllOfIt) {
     const test::FileCalls recorder;
     Manifest manifest = lay_out_for(model, kGrainElems, 1_MiB);
     lay_out_gradients_for(manifest, 2 * kGrainElems, 100_KiB);
-    StateWriter writer(std::move(manifest), root / "checkpoints" / "step-12", companions_of(model),
-                       threads);
+    StateWriter writer(std::move(manifest), root / "checkpoints" / "step-12",
+                       companions_of(model.decoder), threads);
     const std::vector<std::uint64_t> sums = write_records(writer);
     writer.seal(pending_at(), sums, write_gradients(writer));
     writer.publish();

@@ -241,7 +241,7 @@ TEST(State, NothingStandsUnderItsNameBeforeItIsPublished) {
   const shape::Model model = small_model("gpt2");
   {
     StateWriter writer(lay_out_for(model, kGrainElems, 5_GiB), folder / "step-12",
-                       companions_of(model), {});
+                       companions_of(model.decoder), {});
     write_state(writer, {});
     EXPECT_FALSE(fs::exists(folder / "step-12"));
   }
