@@ -64,7 +64,7 @@ void File::reserve(Bytes size) {
     made = ::fallocate(fd_, 0, 0, static_cast<off_t>(size));
   } while (made != 0 && errno == EINTR);
   if (made == 0) return;
-  if (errno != EOPNOTSUPP) fail(extent("reserving", size, 0), path_, errno);
+  if (errno != EOPNOTSUPP && errno != ENOSYS) fail(extent("reserving", size, 0), path_, errno);
   // This file system cannot claim space ahead; the size alone is still checked at the end.
   if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) {
     fail(extent("reserving", size, 0), path_, errno);
