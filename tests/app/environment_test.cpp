@@ -1,12 +1,48 @@
 /// What a run takes from the environment, and how it records it: env.json.
 
+#include <unistd.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "tests/app/program.h"
 
 namespace sluice::app {
 namespace {
+
+/// A cgroup that allows half a core; there() is false where this process may not make one.
+class HalfACore {
+ public:
+  HalfACore() {
+    const std::string name = "/sluice-test-" + std::to_string(::getpid());
+    there_ = made("/sys/fs/cgroup/cpu" + name, "cpu.cfs_quota_us", "50000") ||  // version 1
+             made("/sys/fs/cgroup" + name, "cpu.max", "50000 100000");
+  }
+  HalfACore(const HalfACore&) = delete;
+  HalfACore& operator=(const HalfACore&) = delete;
+  ~HalfACore() {
+    if (there_) ::rmdir(folder_.c_str());
+  }
+
+  bool there() const { return there_; }
+  std::string processes() const { return folder_ + "/cgroup.procs"; }
+
+ private:
+  bool made(const std::string& folder, const std::string& file, const std::string& quota) {
+    std::error_code refused;
+    if (!fs::create_directory(folder, refused)) return false;
+    folder_ = folder;
+    // The files of a cgroup are there as soon as it is: never one of our own.
+    const bool put = fs::exists(folder + "/" + file, refused) &&
+                     (std::ofstream(folder + "/" + file) << quota).flush().good();
+    if (!put) ::rmdir(folder.c_str());
+    return put;
+  }
+
+  std::string folder_;
+  bool there_ = false;
+};
 
 class EnvironmentTest : public ProgramTest {
  protected:
@@ -70,6 +106,18 @@ TEST_F(EnvironmentTest, ARunTakesAThreadPerCoreThatItMayUse) {
   const nlohmann::json json = recorded("taskset -c $(taskset -cp $$ | grep -oE '[0-9]+$')");
   EXPECT_EQ(json.at("cores"), 1);
   EXPECT_EQ(json.at("compute_threads"), 1);
+}
+
+TEST_F(EnvironmentTest, ARunInACgroupOfHalfACoreTakesOneThreadAndSaysWhatItHas) {
+  const HalfACore half;
+  if (!half.there()) GTEST_SKIP() << "no cgroup can be made here";
+  rewrite("compute: {threads: 1}", "compute: {threads: auto}");
+  const Ending ending =
+      shell("echo $$ >" + half.processes() +
+            " && $sluice train run.yaml train.steps=1 name=mine output_dir=runs/mine");
+  EXPECT_EQ(ending.code, 0) << ending.said;
+  EXPECT_THAT(ending.said, testing::HasSubstr("allows 0.5; raise cpu."));
+  EXPECT_EQ(nlohmann::json::parse(text_of("runs/mine/env.json")).at("compute_threads"), 1);
 }
 
 TEST_F(EnvironmentTest, ARunThatOpenMpHasBoundToOneCoreIsRefused) {
