@@ -16,32 +16,34 @@ class HalfACore {
  public:
   HalfACore() {
     const std::string name = "/sluice-test-" + std::to_string(::getpid());
-    there_ = made("/sys/fs/cgroup/cpu" + name, "cpu.cfs_quota_us", "50000") ||  // version 1
-             made("/sys/fs/cgroup" + name, "cpu.max", "50000 100000");
+    if (!make("/sys/fs/cgroup/cpu" + name, "cpu.cfs_quota_us", "50000")) {  // version 1
+      make("/sys/fs/cgroup" + name, "cpu.max", "50000 100000");
+    }
   }
   HalfACore(const HalfACore&) = delete;
   HalfACore& operator=(const HalfACore&) = delete;
   ~HalfACore() {
-    if (there_) ::rmdir(folder_.c_str());
+    if (there()) ::rmdir(folder_.c_str());
   }
 
-  bool there() const { return there_; }
+  bool there() const { return !folder_.empty(); }
   std::string processes() const { return folder_ + "/cgroup.procs"; }
 
  private:
-  bool made(const std::string& folder, const std::string& file, const std::string& quota) {
+  bool make(const std::string& folder, const std::string& file, const std::string& quota) {
     std::error_code refused;
     if (!fs::create_directory(folder, refused)) return false;
-    folder_ = folder;
     // The files of a cgroup are there as soon as it is: never one of our own.
-    const bool put = fs::exists(folder + "/" + file, refused) &&
-                     (std::ofstream(folder + "/" + file) << quota).flush().good();
-    if (!put) ::rmdir(folder.c_str());
-    return put;
+    const std::string limit = folder + "/" + file;
+    if (fs::exists(limit, refused) && (std::ofstream(limit) << quota).flush().good()) {
+      folder_ = folder;
+    } else {
+      ::rmdir(folder.c_str());
+    }
+    return there();
   }
 
-  std::string folder_;
-  bool there_ = false;
+  std::string folder_;  ///< empty: none
 };
 
 class EnvironmentTest : public ProgramTest {
