@@ -57,6 +57,17 @@ Error does_not_fit(const File& file, Bytes need) {
 
 }  // namespace
 
+Claim claim_space(int fd, Bytes n) {
+  const auto size = static_cast<off_t>(n);
+  const auto error_of = [](int result) { return result == 0 ? 0 : errno; };
+  Claim claim;
+  do {
+    claim.failed = error_of(::fallocate(fd, 0, 0, size));
+  } while (claim.failed == EINTR);
+  if (claim.failed != EOPNOTSUPP && claim.failed != ENOSYS) return claim;
+  return {error_of(::ftruncate(fd, size)), false};
+}
+
 File File::open(std::string path, Access access, Caching caching) {
   const int direct = caching == Caching::kDirect ? O_DIRECT : 0;
   int fd = -1;
@@ -108,22 +119,18 @@ void File::preallocate(Bytes n) {
   // Some filesystems hand out all they have before they say no, so ask first here too.
   const Bytes reserved = static_cast<Bytes>(stat_of(*this).st_blocks) * 512;
   if (n > reserved && n - reserved > free_bytes(path_)) throw does_not_fit(*this, n);
-  int failed = 0;
-  do {
-    failed = ::fallocate(fd_, 0, 0, static_cast<off_t>(n)) == 0 ? 0 : errno;
-  } while (failed == EINTR);
+  const auto [failed, claimed] = claim_space(fd_, n);
   if (failed == ENOSPC || failed == EDQUOT) throw does_not_fit(*this, n);
   SLUICE_CHECK(failed != EFBIG, kBudget,
                fmt::format("{}: a file of {} is more than its filesystem allows ({} free); name "
                            "more folders or another filesystem",
                            path_, format_bytes(n), format_bytes(free_bytes(path_))));
-  if (failed == EOPNOTSUPP || failed == ENOSYS) {
-    log::warning(fmt::format(
-        "{}: this filesystem cannot reserve space; writing may run out of it later", path_));
-    failed = ::ftruncate(fd_, static_cast<off_t>(n)) == 0 ? 0 : errno;
-  }
   SLUICE_CHECK(failed == 0, kIo,
                fmt::format("{}: cannot reserve {}: {}", path_, format_bytes(n), text_of(failed)));
+  if (!claimed) {
+    log::warning(fmt::format(
+        "{}: this filesystem cannot reserve space; writing may run out of it later", path_));
+  }
 }
 
 void File::unlink() {

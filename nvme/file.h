@@ -19,6 +19,15 @@ enum class Caching : std::uint8_t {
   kDirect  ///< O_DIRECT: offsets, lengths and addresses are multiples of kAlignment
 };
 
+/// What came of asking for space ahead.
+struct Claim {
+  int failed = 0;       ///< errno
+  bool claimed = true;  ///< false: this filesystem cannot, and the file has only got its length
+};
+
+/// Of the first `n` bytes of an open file, one at least; it becomes that long.
+Claim claim_space(int fd, Bytes n);
+
 /// An open file and the path to name in messages. Closed when dropped.
 ///
 /// Owns    the descriptor, not the name: a file that was created stays until `unlink()`

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "nvme/file.h"
 #include "nvme/store.h"
 
 namespace sluice::checkpoint {
@@ -59,16 +60,9 @@ Bytes File::size() const {
 
 void File::reserve(Bytes size) {
   if (size == 0) return;
-  int made = 0;
-  do {
-    made = ::fallocate(fd_, 0, 0, static_cast<off_t>(size));
-  } while (made != 0 && errno == EINTR);
-  if (made == 0) return;
-  if (errno != EOPNOTSUPP && errno != ENOSYS) fail(extent("reserving", size, 0), path_, errno);
-  // This file system cannot claim space ahead; the size alone is still checked at the end.
-  if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) {
-    fail(extent("reserving", size, 0), path_, errno);
-  }
+  // Where space cannot be claimed ahead, the size alone is still checked at the end.
+  const int failed = nvme::claim_space(fd_, size).failed;
+  if (failed != 0) fail(extent("reserving", size, 0), path_, failed);
 }
 
 void File::write(Bytes offset, std::span<const std::byte> data) const {

@@ -4,12 +4,32 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <deque>
 #include <filesystem>
 
 #include "nvme/filesystem.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_folder.h"
+
+namespace {
+
+std::deque<int> fallocate_fails_with;  ///< its next calls
+
+}  // namespace
+
+/// The program's, in place of the C library's.
+extern "C" int fallocate(int fd, int mode, off_t offset, off_t length) {
+  if (fallocate_fails_with.empty()) {
+    return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, length));
+  }
+  errno = fallocate_fails_with.front();
+  fallocate_fails_with.pop_front();
+  return -1;
+}
 
 namespace sluice::nvme {
 namespace {
@@ -43,6 +63,30 @@ TEST(File, PreallocationReservesTheSpace) {
   struct stat found = {};
   ASSERT_EQ(::fstat(file.fd(), &found), 0);
   EXPECT_GE(found.st_blocks * 512, 1 << 20);
+}
+
+/// Network and FUSE filesystems, and kernels in sandboxes.
+TEST(File, WhereSpaceCannotBeClaimedAFileGetsItsLength) {
+  for (const int error : {EOPNOTSUPP, ENOSYS}) {
+    TempFolder folder;
+    File file = File::open(folder / "x", Access::kCreateNew, Caching::kPageCache);
+    fallocate_fails_with = {EINTR, error};
+    const Claim claim = claim_space(file.fd(), 1_MiB);
+    EXPECT_EQ(claim.failed, 0);
+    EXPECT_FALSE(claim.claimed);
+    EXPECT_EQ(file.size(), 1_MiB);
+  }
+}
+
+TEST(File, ClaimingSpaceIsTriedAgainOnlyWhereItWasInterrupted) {
+  TempFolder folder;
+  File file = File::open(folder / "x", Access::kCreateNew, Caching::kPageCache);
+  fallocate_fails_with = {EINTR};
+  EXPECT_TRUE(claim_space(file.fd(), 1_MiB).claimed);
+  EXPECT_EQ(file.size(), 1_MiB);
+  fallocate_fails_with = {EIO};
+  EXPECT_EQ(claim_space(file.fd(), 2_MiB).failed, EIO);
+  EXPECT_EQ(file.size(), 1_MiB);
 }
 
 TEST(File, MoreThanIsFreeIsRefusedWithNeedAndFree) {
