@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <utility>
@@ -200,11 +201,6 @@ Bytes bytes_of(const OpBytes& op) {
   return bytes;
 }
 
-struct OpCost {
-  tensor::Usage used;
-  train::Timing time;
-};
-
 /// On the host a step finds little of what an op needs in a cache: other layers, and the update,
 /// were there since, unless all of them fit. The caches of a device are too small to matter.
 class Caches {
@@ -222,32 +218,71 @@ class Caches {
   std::vector<std::uint8_t> others_;
 };
 
-enum class Wanted : std::uint8_t { kWorkspace, kTimeToo };
+struct Tried {
+  tensor::Usage used;
+  Bytes bytes;  ///< that the op has to read and to write
+};
 
-OpCost cost_of(gpu::Stream& stream, const Setup& setup, const train::Numerics& numerics,
-               const OpBytes& op, Caches& caches, Bytes most, Wanted wanted) {
-  // On the host these are addresses, and of a plan that is too big all that it lacks can be said.
-  const Bytes free = gpu::free_memory();
-  tensor::Workspace arena =
-      tensor::Workspace::measuring(gpu::device().unified ? free : std::min(free, most));
-  const auto quota = cores().quota;
-  const auto seconds_of_one = [&] {
-    stream.run([&] { caches.clear(); });
-    const gpu::Event begin = stream.record();
+/// Runs ops outside of any program, on the stream of compute and on scratch memory of their own.
+class Trial {
+ public:
+  Trial(gpu::Stream& stream, const Setup& setup, const train::Numerics& numerics, Bytes most)
+      : stream_(stream),
+        setup_(setup),
+        numerics_(numerics),
+        most_(most),
+        caches_(setup.model->parameters() * zero::kStateBytesPerElem) {}
+
+  /// `often` is given what runs the op once and gives its seconds.
+  template <class Often>
+  Tried run(const shape::Block& block, OpId id, Rows rows, const Often& often) {
+    Scratch scratch(stream_, setup_.sharing);
+    const OpBytes op = scratch_op(setup_, block, id, rows, scratch);
+    // On the host these are addresses, and of a plan that is too big all that it lacks can be said.
+    const Bytes free = gpu::free_memory();
+    tensor::Workspace arena =
+        tensor::Workspace::measuring(gpu::device().unified ? free : std::min(free, most_));
+    const std::function<double()> once = [&] { return seconds_of(op, arena); };
+    often(once);
+    return {arena.peak(), bytes_of(op)};
+  }
+
+ private:
+  double seconds_of(const OpBytes& op, tensor::Workspace& arena) {
+    stream_.run([&] { caches_.clear(); });
+    const gpu::Event begin = stream_.record();
     double used = 0;  // where the device is the host
-    stream.run([&] {
+    stream_.run([&] {
       const double before = processor_seconds();
-      run_in(arena, setup, numerics, op.local());
+      run_in(arena, setup_, numerics_, op.local());
       used = processor_seconds() - before;
     });
-    const gpu::Event end = stream.record();
+    const gpu::Event end = stream_.record();
     end.ticket().wait();
-    const double seconds = std::max(gpu::seconds_between(begin, end), 1e-9);
-    return train::sustained(seconds, used, quota);
-  };
-  const train::Timing time = wanted == Wanted::kTimeToo ? train::settled(seconds_of_one)
-                                                        : train::Timing{seconds_of_one(), 0};
-  return {arena.peak(), time};
+    return train::sustained(std::max(gpu::seconds_between(begin, end), 1e-9), used, quota_);
+  }
+
+  gpu::Stream& stream_;
+  const Setup& setup_;
+  const train::Numerics& numerics_;
+  Bytes most_;
+  Caches caches_;
+  const std::optional<CpuQuota> quota_ = cores().quota;
+};
+
+struct Kind {
+  OpId id;
+  const shape::Block* block;  ///< the first that has it: all layers have one shape
+};
+
+std::vector<Kind> kinds_of(const Setup& setup) {
+  std::vector<Kind> kinds;
+  for (const shape::Block& block : setup.model->blocks) {
+    for (const OpId id : ops_of(setup, block.kind)) {
+      if (std::ranges::find(kinds, id, &Kind::id) == kinds.end()) kinds.push_back({id, &block});
+    }
+  }
+  return kinds;
 }
 
 }  // namespace
@@ -261,39 +296,33 @@ train::Measured ModelOps::measure(gpu::Stream& stream, Bytes most) {
   };
   stream.run(set_up).ticket().wait();
   train::Measured measured;
-  Caches caches(setup_.model->parameters() * zero::kStateBytesPerElem);
-  bool layer_done = false;  // all layers have one shape
-  double total = 0;         // of all blocks, once each
-  struct Timed {
-    OpId id;
-    double seconds, spread;  // of all blocks of this kind
+  Trial trial(stream, setup_, numerics_, most);
+  const auto run = [&](const Kind& kind, Rows rows, const auto& often) {
+    const auto [used, bytes] = trial.run(*kind.block, kind.id, rows, often);
+    measured.workspace.side = std::max(measured.workspace.side, used.side);
+    measured.workspace.main = std::max(measured.workspace.main, used.main);
+    measured.workspace.spilled = std::max(measured.workspace.spilled, used.spilled);
+    measured.bytes[kind.id] = bytes;
   };
-  std::vector<Timed> timings;
-  for (const shape::Block& block : setup_.model->blocks) {
-    if (block.kind == shape::BlockKind::kLayer && std::exchange(layer_done, true)) continue;
-    for (const OpId id : ops_of(setup_, block.kind)) {
-      for (const Rows rows : rows_of(setup_, block.kind)) {
-        Scratch scratch(stream, setup_.sharing);
-        const OpBytes op = scratch_op(setup_, block, id, rows, scratch);
-        const bool timed = measured.seconds.contains(id);  // with whole rows, which come first
-        const OpCost cost = cost_of(stream, setup_, numerics_, op, caches, most,
-                                    timed ? Wanted::kWorkspace : Wanted::kTimeToo);
-        measured.workspace.side = std::max(measured.workspace.side, cost.used.side);
-        measured.workspace.main = std::max(measured.workspace.main, cost.used.main);
-        measured.workspace.spilled = std::max(measured.workspace.spilled, cost.used.spilled);
-        if (timed) continue;
-        measured.seconds[id] = cost.time.seconds;
-        measured.bytes[id] = bytes_of(op);
-        const auto blocks =
-            std::ranges::count(setup_.model->blocks, block.kind, &shape::Block::kind);
-        timings.push_back({id, static_cast<double>(blocks) * cost.time.seconds, cost.time.spread});
-        total += timings.back().seconds;
-      }
+  const std::vector<Kind> kinds = kinds_of(setup_);
+  std::vector<train::Turn> turns;
+  for (const Kind& kind : kinds) {
+    const auto alike =
+        std::ranges::count(setup_.model->blocks, kind.block->kind, &shape::Block::kind);
+    turns.push_back({static_cast<double>(alike), [&](train::Rounds& rounds) {
+                       run(kind, Rows::kWhole, [&](const auto& once) { rounds.begin(once); });
+                     }});
+    for (const Rows rows : rows_of(setup_, kind.block->kind)) {
+      if (rows != Rows::kWhole) run(kind, rows, [](const auto& once) { once(); });
     }
   }
-  for (const Timed& of : timings) {
-    if (!train::matters(of.spread, of.seconds, total)) continue;
-    measured.unsteady.push_back({schedule::kind_of(of.id).name, of.spread});
+  train::settle(turns);
+  const double total = train::total_of(turns);
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    const train::Timing timing = turns[i].rounds.timing();
+    measured.seconds[kinds[i].id] = timing.seconds;
+    if (!train::matters(timing.spread, turns[i].seconds(), total)) continue;
+    measured.unsteady.push_back({schedule::kind_of(kinds[i].id).name, timing.spread});
   }
   return measured;
 }

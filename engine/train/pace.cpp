@@ -34,7 +34,7 @@ constexpr std::array<DriveLane, 2> kDrives = {{
 }};
 
 template <class Value>
-double median(const Steps& steps, const Value& value) {
+double median_of(const Steps& steps, const Value& value) {
   std::vector<double> values;
   for (const StepRecord& step : steps) values.push_back(value(step));
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -43,7 +43,7 @@ double median(const Steps& steps, const Value& value) {
 }
 
 double busy_s(const Steps& steps, std::size_t lane) {
-  return median(steps, [lane](const StepRecord& s) { return s.lanes[lane].busy * s.seconds; });
+  return median_of(steps, [lane](const StepRecord& s) { return s.lanes[lane].busy * s.seconds; });
 }
 
 double busy_s(const data::Forecast& forecast, std::size_t lane) {
@@ -52,7 +52,7 @@ double busy_s(const data::Forecast& forecast, std::size_t lane) {
 
 /// Bytes per second while it is busy; 0: it moved none.
 double rate(const Steps& steps, const DriveLane& drive) {
-  return median(steps, [&](const StepRecord& s) {
+  return median_of(steps, [&](const StepRecord& s) {
     const double busy = s.lanes[drive.lane].busy * s.seconds;
     return busy > 0 ? static_cast<double>(s.*drive.bytes) / busy : 0;
   });
@@ -64,7 +64,7 @@ double forecast_rate(const Steps& steps, std::size_t drive) {
   const data::Forecast& forecast = *steps.back().forecast;
   double bytes = 0, busy = 0, own = 0;
   for (std::size_t i = 0; i < kDrives.size(); ++i) {
-    const double moved = median(
+    const double moved = median_of(
         steps, [&](const StepRecord& s) { return static_cast<double>(s.*kDrives[i].bytes); });
     const double for_s = busy_s(forecast, kDrives[i].lane);
     bytes += moved;
@@ -155,7 +155,7 @@ std::optional<std::string> Pace::unjudged(bool forecast) const {
 std::optional<std::string> Pace::late() {
   const auto& forecast = steps_.back().forecast;
   if (!forecast) return std::nullopt;
-  const double took = median(steps_, [](const StepRecord& s) { return s.seconds; });
+  const double took = median_of(steps_, [](const StepRecord& s) { return s.seconds; });
   if (took <= std::max(kLate * forecast->seconds, kLater * late_told_s_)) return std::nullopt;
   late_told_s_ = took;
   std::size_t worst = 0;

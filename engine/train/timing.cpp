@@ -9,6 +9,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/machine.h"
+#include "engine/base/median.h"
 
 namespace sluice::train {
 namespace {
@@ -32,15 +33,16 @@ double seconds_of_one(const std::function<void()>& work, const std::optional<Cpu
 }
 
 /// Of short work, as many times as are enough for a look at it.
-void add_round(std::vector<double>& seconds, const std::function<double()>& once) {
+std::vector<double> round_of(std::size_t repeats, const std::function<double()>& once) {
   constexpr std::size_t kFewest = 3;
-  std::size_t times = 0;
+  std::vector<double> seconds;
   double spent = 0;
   const auto most = [&]() -> std::size_t {
     if (spent >= kMostSeconds) return kFewest;
-    return spent < kEnoughSeconds ? kMostRepeats : kRepeats;
+    return spent < kEnoughSeconds ? repeats : kRepeats;
   };
-  for (; times < most(); ++times) spent += seconds.emplace_back(once());
+  while (seconds.size() < most()) spent += seconds.emplace_back(once());
+  return seconds;
 }
 
 /// Says so at the end of its scope, however that comes.
@@ -69,20 +71,57 @@ Timing timing_of(std::vector<double> seconds) {
   return {sum / static_cast<double>(n), (last - seconds.front()) / median};
 }
 
-Timing settled(const std::function<double()>& once) {
+void Rounds::begin(const std::function<double()>& once) {
   const double first = once();
-  if (first > kLongestWork) return {first, 0};
-  const bool is_long = first > kLongWork;
-  std::vector<double> seconds;
-  if (is_long) seconds.push_back(first > kLongerWork ? first : once());
-  for (int round = 1;; ++round) {
-    if (is_long) {
-      seconds.push_back(once());
-    } else {
-      add_round(seconds, once);
+  is_long_ = first > kLongWork;
+  is_longest_ = first > kLongestWork;
+  if (first > kLongerWork) {
+    add({first});
+  } else {
+    go_on(once);
+  }
+}
+
+void Rounds::go_on(const std::function<double()>& once) {
+  add(is_long_ ? std::vector{once()} : round_of(often_.repeats, once));
+}
+
+void Rounds::add(const std::vector<double>& round) {
+  seconds_.insert(seconds_.end(), round.begin(), round.end());
+  rounds_.push_back(timing_of(round).seconds);
+}
+
+bool Rounds::enough() const {
+  const std::size_t rounds = rounds_.size();
+  if (is_longest_ || rounds >= (is_long_ ? kRounds : often_.most)) return true;
+  return rounds >= often_.fewest && seconds_.size() > 1 && timing().spread <= kAgreed;
+}
+
+Timing Rounds::timing() const {
+  const Timing all = timing_of(seconds_);
+  return {is_long_ ? all.seconds : median(rounds_), all.spread};
+}
+
+Timing settled(const std::function<double()>& once) {
+  Rounds rounds(kTogether);
+  for (rounds.begin(once); !rounds.enough();) rounds.go_on(once);
+  return rounds.timing();
+}
+
+double total_of(const std::vector<Turn>& turns) {
+  double total = 0;
+  for (const Turn& turn : turns) total += turn.seconds();
+  return total;
+}
+
+void settle(std::vector<Turn>& turns) {
+  for (Turn& turn : turns) turn.round(turn.rounds);
+  for (std::size_t round = 1; round < kApart.most; ++round) {
+    const double total = total_of(turns);
+    for (Turn& turn : turns) {
+      const bool counts = matters(1, turn.seconds(), total);
+      if (counts && !turn.rounds.enough()) turn.round(turn.rounds);
     }
-    const Timing timing = timing_of(seconds);
-    if (timing.spread <= kAgreed || round == kRounds) return timing;
   }
 }
 

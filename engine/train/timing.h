@@ -24,25 +24,63 @@ inline constexpr double kMostOfOne = 2;
 /// Of the seconds that one piece of work took, several times over.
 Timing timing_of(std::vector<double> seconds);
 
-/// A round is kRepeats times, or of work so short that these take less than kEnoughSeconds up to
-/// kMostRepeats: a machine that others use, too, may be another one a moment later.
-inline constexpr int kRepeats = 5;
-inline constexpr int kMostRepeats = 15;
+/// A round is kRepeats times, or of short work some more (Often::repeats).
+inline constexpr std::size_t kRepeats = 5;
 inline constexpr double kEnoughSeconds = 0.2;
 inline constexpr double kMostSeconds = 0.5;  ///< of a round, then three times have to do
-/// Of longer work a round is one time, the first of them two.
+/// Of longer work a round is one time, and two are the fewest.
 inline constexpr double kLongWork = 0.25;
 inline constexpr double kLongerWork = 2;     ///< with its first: little of it is paid once only
 inline constexpr double kLongestWork = 30;   ///< is done once: nobody knows how steady it is
 inline constexpr double kLongestBeside = 8;  ///< of work that is looked at beside other work
-inline constexpr int kRounds = 3;
-inline constexpr double kAgreed = 0.1;      ///< a spread of no more needs no further round
-inline constexpr double kMostSpread = 0.2;  ///< of more the machine is said to be busy
+inline constexpr std::size_t kRounds = 3;    ///< of such work at most
+inline constexpr double kAgreed = 0.1;       ///< a spread of no more needs no further round
+inline constexpr double kMostSpread = 0.2;   ///< of more the machine is said to be busy
 
-/// `once` does the work and gives its seconds. The first time pays for what only a first time pays,
-/// and counts only where that is little. Where times lie too far apart there are more rounds, up to
-/// kRounds; all of them count.
+struct Often {
+  std::size_t repeats;       ///< in a round, at most, while these take less than kEnoughSeconds
+  std::size_t fewest, most;  ///< rounds
+};
+/// One round behind another; or with other work in between, for a machine that others use, too,
+/// may be another one a second later.
+inline constexpr Often kTogether{15, 1, kRounds}, kApart{kRepeats, 2, 5};
+
+/// Times of one work, which `once` does and gives the seconds of.
+class Rounds {
+ public:
+  explicit Rounds(const Often& often) : often_(often) {}
+  /// The first time pays for what only a first time pays, and counts only where that is little.
+  void begin(const std::function<double()>& once);
+  /// Behind another, with nothing in between.
+  void go_on(const std::function<double()>& once);
+  bool enough() const;
+  /// Of short work the median of what rounds are by themselves: most steps do not meet the moment
+  /// in which a machine is slow. Of long work, which does, the mean. And how far all lie apart.
+  Timing timing() const;
+
+ private:
+  void add(const std::vector<double>& round);
+
+  Often often_;
+  std::vector<double> seconds_, rounds_;
+  bool is_long_ = false, is_longest_ = false;
+};
+
+/// As many rounds together as are enough.
 Timing settled(const std::function<double()>& once);
+
+/// One of several works that are timed by turns.
+struct Turn {
+  double times = 1;                    ///< that a step has it
+  std::function<void(Rounds&)> round;  ///< has them begin one
+  Rounds rounds{kApart};
+
+  double seconds() const { return times * rounds.timing().seconds; }
+};
+double total_of(const std::vector<Turn>& turns);
+
+/// A round of each, then of those that have not enough and are more than next to nothing of all.
+void settle(std::vector<Turn>& turns);
 
 /// What work takes that goes on for long. Processes that use up a quota of their cgroup stop until
 /// its next period, which one short time may not meet. `processors`: seconds used of them in it.
