@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/base/median.h"
 #include "engine/data/step_line.h"
 #include "engine/schedule/ops.h"
 
@@ -37,9 +38,7 @@ template <class Value>
 double median_of(const Steps& steps, const Value& value) {
   std::vector<double> values;
   for (const StepRecord& step : steps) values.push_back(value(step));
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return median(std::move(values));
 }
 
 double busy_s(const Steps& steps, std::size_t lane) {

@@ -11,8 +11,6 @@
 namespace sluice::train {
 
 struct Timing {
-  /// The mean, since a run pays for its slow times, too; each counts as kMostOfOne times the median
-  /// (of two in the middle the shorter) at most.
   double seconds = 0;
   /// How far the others lie apart once the slowest fifth is left out, over the median: one is late
   /// on every machine.
@@ -21,7 +19,9 @@ struct Timing {
 
 inline constexpr double kMostOfOne = 2;
 
-/// Of the seconds that one piece of work took, several times over.
+/// Of the seconds that one piece of work took, several times over: the mean, since a run pays for
+/// its slow times, too; each counts as kMostOfOne times the median (of two in the middle the
+/// shorter) at most.
 Timing timing_of(std::vector<double> seconds);
 
 /// A round is kRepeats times, or of short work some more (Often::repeats).
