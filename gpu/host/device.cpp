@@ -8,7 +8,9 @@
 
 namespace sluice::gpu {
 
-Device device() {
+namespace {
+
+Device look_at_host() {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page = sysconf(_SC_PAGESIZE);
   SLUICE_CHECK(pages > 0 && page > 0, kDevice, "the system does not say how much memory it has");
@@ -16,6 +18,13 @@ Device device() {
           .memory = static_cast<Bytes>(pages) * static_cast<Bytes>(page),
           .unified = true,
           .backend = Backend::kHost};
+}
+
+}  // namespace
+
+Device device() {
+  static const Device host = look_at_host();  // for its name the system asks every core
+  return host;
 }
 
 Bytes free_memory() {
