@@ -43,9 +43,7 @@ std::optional<checkpoint::Writer> open_writer(const Job& job, const shape::Model
   if (!job.saves) return std::nullopt;
   return std::make_optional<checkpoint::Writer>(
       model, job.final_dtype, std::filesystem::path(job.folder) / "final", job.shard_size,
-      job.companions,
-      [&optimizer](std::size_t count, const auto& work) { optimizer.for_grains(count, work); },
-      job.aio);
+      job.companions, threads_of(optimizer), job.aio);
 }
 
 /// The next decision counts the update that waits.

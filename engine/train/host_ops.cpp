@@ -36,6 +36,10 @@ std::string what_to_lower(std::int64_t loss_scale, const LossScaleOptions& optio
 
 }  // namespace
 
+checkpoint::Each threads_of(const cpu_adam::Optimizer& optimizer) {
+  return [&](std::size_t count, const auto& work) { optimizer.for_grains(count, work); };
+}
+
 void HostOps::run(const OpBytes& op) {
   switch (op.id) {
     case OpId::kLoadBatch:
@@ -92,9 +96,8 @@ Ticket HostOps::read_first_values(const OpBytes& op) const {
 
 void HostOps::init_state(const OpBytes& op) const {
   const zero::Chunk& c = chunk(op.where);
-  first_values_->fill(
-      op.where.segment, c, op.values<float>(Operand::kState),
-      [&](std::size_t count, const auto& work) { optimizer_.for_grains(count, work); });
+  first_values_->fill(op.where.segment, c, op.values<float>(Operand::kState),
+                      threads_of(optimizer_));
   optimizer_.publish(fresh_of(op, setup_.compute, 0, c.elems), state_of(op).master);
 }
 
@@ -111,9 +114,8 @@ void HostOps::init_record(const OpBytes& op) const {
 }
 
 void HostOps::init_gradient(const OpBytes& op) const {
-  first_values_->check_gradient(
-      op.where.segment, chunk(op.where), op[Operand::kGradient],
-      [&](std::size_t count, const auto& work) { optimizer_.for_grains(count, work); });
+  first_values_->check_gradient(op.where.segment, chunk(op.where), op[Operand::kGradient],
+                                threads_of(optimizer_));
 }
 
 void HostOps::adopt_weights(const OpBytes& op) const {

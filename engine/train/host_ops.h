@@ -43,6 +43,9 @@ struct Rules {
   Control begin{};         ///< the counters that it begins with
 };
 
+/// Has work done by the threads of an optimizer, grains to each; it must outlive this.
+checkpoint::Each threads_of(const cpu_adam::Optimizer& optimizer);
+
 /// Thread  run(): any lane, several at once on different ops; the rest: any
 class HostOps {
  public:
