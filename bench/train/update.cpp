@@ -191,7 +191,9 @@ class Asleep : public train::Compute {
  public:
   explicit Asleep(const std::map<OpId, double>& seconds) : seconds_(seconds) {}
 
-  train::Measured measure(gpu::Stream&, Bytes) override { return {{.main = kAlignment}, {}}; }
+  train::Measured measure(gpu::Stream&, Bytes, train::Wanted) override {
+    return {{.main = kAlignment}, {}};
+  }
   std::function<void()> example(gpu::Stream&) override { return {}; }
   void set_workspace(std::span<std::byte>, Bytes) override {}
   train::WorkspaceUse peak() const override { return {.main = kAlignment}; }

@@ -32,6 +32,25 @@ using schedule::OpId;
 using schedule::Setup;
 using train::OpBytes;
 
+/// Values near one hundredth, of both signs: products of zeros take less power than those of a
+/// model, so processors do more of them. In fp32 each is two values of bf16. Always the same ones;
+/// drawn once, as far as they are asked for.
+class Values {
+ public:
+  explicit Values(DType dtype) : one_(dtype == DType::kF16 ? 0x2000 : 0x3c00) {}
+
+  OpBytes::Bytes first(Bytes n) {
+    while (values_.size() * sizeof(std::uint16_t) < n)
+      values_.push_back(static_cast<std::uint16_t>((random_() >> 8 & 0x80ff) | one_));
+    return std::as_writable_bytes(std::span(values_)).first(n);
+  }
+
+ private:
+  unsigned one_;
+  std::minstd_rand random_;
+  std::vector<std::uint16_t> values_;
+};
+
 /// Zeroed memory outside every tier, for the operands of one op; begun as slots are, on the device
 /// or on the host as they are.
 class Scratch {
@@ -52,18 +71,12 @@ class Scratch {
     std::ranges::fill(bytes, std::byte{0});
     return bytes;
   }
-  /// Values near one hundredth, of both signs: products of zeros take less power than those of a
-  /// model, so processors do more of them. In fp32 each is two values of bf16. What is longer than
-  /// kDrawn repeats itself: what a device keeps may be tens of gigabytes, a minute to draw.
-  void draw(OpBytes::Bytes of, DType dtype) {
-    const unsigned one = dtype == DType::kF16 ? 0x2000 : 0x3c00;
-    std::vector<std::uint16_t> values(std::min(of.size(), kDrawn) / sizeof(std::uint16_t));
-    std::minstd_rand random;
-    for (std::uint16_t& value : values)
-      value = static_cast<std::uint16_t>((random() >> 8 & 0x80ff) | one);
-    const auto bytes = std::as_writable_bytes(std::span(values));
-    copy(of.first(bytes.size()), bytes);
-    for (Bytes done = bytes.size(), n = 0; done + 1 < of.size(); done += n) {
+  /// What is longer than kDrawn repeats itself: what a device keeps may be tens of gigabytes, a
+  /// minute to draw.
+  void fill(OpBytes::Bytes of, Values& values) {
+    const Bytes drawn = std::min(of.size(), kDrawn);
+    copy(of.first(drawn), values.first(drawn));
+    for (Bytes done = drawn, n = 0; done < of.size(); done += n) {
       n = std::min(done, of.size() - done);
       copy(of.subspan(done, n), of.first(n));
     }
@@ -152,7 +165,7 @@ void fill_batch(std::span<std::int64_t> buffer, const Setup& setup, Rows rows) {
 }
 
 OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Rows rows,
-                   Scratch& scratch) {
+                   Scratch& scratch, Values& values) {
   OpBytes op;
   op.id = id;
   op.where.segment = block.segments.front();
@@ -164,7 +177,7 @@ OpBytes scratch_op(const Setup& setup, const shape::Block& block, OpId id, Rows 
   }
   for (const Operand read :
        {Operand::kWeights, Operand::kInput, Operand::kOutputGradient, Operand::kKept}) {
-    for (const OpBytes::Bytes values : op.all(read)) scratch.draw(values, setup.compute);
+    for (const OpBytes::Bytes operand : op.all(read)) scratch.fill(operand, values);
   }
   if (op.has(Operand::kControl)) op.values<train::Control>(Operand::kControl).front() = {};
   if (op.has(Operand::kBatch)) {
@@ -231,13 +244,14 @@ class Trial {
         setup_(setup),
         numerics_(numerics),
         most_(most),
+        values_(setup.compute),
         caches_(setup.model->parameters() * zero::kStateBytesPerElem) {}
 
   /// `often` is given what runs the op once and gives its seconds.
   template <class Often>
   Tried run(const shape::Block& block, OpId id, Rows rows, const Often& often) {
     Scratch scratch(stream_, setup_.sharing);
-    const OpBytes op = scratch_op(setup_, block, id, rows, scratch);
+    const OpBytes op = scratch_op(setup_, block, id, rows, scratch, values_);
     // On the host these are addresses, and of a plan that is too big all that it lacks can be said.
     const Bytes free = gpu::free_memory();
     tensor::Workspace arena =
@@ -266,6 +280,7 @@ class Trial {
   const Setup& setup_;
   const train::Numerics& numerics_;
   Bytes most_;
+  Values values_;
   Caches caches_;
   const std::optional<CpuQuota> quota_ = cores().quota;
 };
@@ -287,7 +302,7 @@ std::vector<Kind> kinds_of(const Setup& setup) {
 
 }  // namespace
 
-train::Measured ModelOps::measure(gpu::Stream& stream, Bytes most) {
+train::Measured ModelOps::measure(gpu::Stream& stream, Bytes most, train::Wanted wanted) {
   // LibTorch keeps both for the thread that asks.
   const auto set_up = [&] {
     tensor::set_deterministic();
@@ -305,20 +320,22 @@ train::Measured ModelOps::measure(gpu::Stream& stream, Bytes most) {
     measured.bytes[kind.id] = bytes;
   };
   const std::vector<Kind> kinds = kinds_of(setup_);
+  const bool timed = wanted == train::Wanted::kTimesToo;
   std::vector<train::Turn> turns;
   for (const Kind& kind : kinds) {
+    for (const Rows rows : rows_of(setup_, kind.block->kind)) {
+      if (rows != Rows::kWhole || !timed) run(kind, rows, [](const auto& once) { once(); });
+    }
+    if (!timed) continue;
     const auto alike =
         std::ranges::count(setup_.model->blocks, kind.block->kind, &shape::Block::kind);
     turns.push_back({static_cast<double>(alike), [&](train::Rounds& rounds) {
                        run(kind, Rows::kWhole, [&](const auto& once) { rounds.begin(once); });
                      }});
-    for (const Rows rows : rows_of(setup_, kind.block->kind)) {
-      if (rows != Rows::kWhole) run(kind, rows, [](const auto& once) { once(); });
-    }
   }
   train::settle(turns);
   const double total = train::total_of(turns);
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
+  for (std::size_t i = 0; i < turns.size(); ++i) {
     const train::Timing timing = turns[i].rounds.timing();
     measured.seconds[kinds[i].id] = timing.seconds;
     if (!train::matters(timing.spread, turns[i].seconds(), total)) continue;
@@ -337,7 +354,9 @@ std::function<void()> ModelOps::example(gpu::Stream& stream) {
   const auto is_layer = [](const shape::Block& b) { return b.kind == shape::BlockKind::kLayer; };
   const auto layer = std::ranges::find_if(setup_.model->blocks, is_layer);
   const auto example = std::make_shared<Example>(Scratch(stream, setup_.sharing));
-  example->op = scratch_op(setup_, *layer, OpId::kLayerBackward, Rows::kWhole, example->scratch);
+  Values values(setup_.compute);
+  example->op =
+      scratch_op(setup_, *layer, OpId::kLayerBackward, Rows::kWhole, example->scratch, values);
   return [this, &stream, example] {
     const auto once = [&] { run_in(example->arena, setup_, numerics_, example->op.local()); };
     stream.run(once).ticket().wait();

@@ -19,7 +19,7 @@ class ModelOps : public train::Compute {
   /// Both must outlive this.
   ModelOps(const schedule::Setup& setup, const train::Numerics& numerics);
 
-  train::Measured measure(gpu::Stream& stream, Bytes most) override;
+  train::Measured measure(gpu::Stream& stream, Bytes most, train::Wanted wanted) override;
   std::function<void()> example(gpu::Stream& stream) override;
   void set_workspace(std::span<std::byte> memory, Bytes side) override;
   void run(const train::OpBytes& op) override;

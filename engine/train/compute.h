@@ -42,14 +42,18 @@ struct Measured {
   std::vector<Unsteady> unsteady = {};            ///< of their times
 };
 
+/// What of it is wanted: times take seconds.
+enum class Wanted : std::uint8_t { kWorkspace, kTimesToo };
+
 class Compute {
  public:
   virtual ~Compute() = default;
 
   /// Each op that a run of this setup may have, on the stream of compute and on scratch memory
-  /// outside every tier. Throws kBudget when one needs more than the machine has, or of a device's
-  /// own memory, which others may want, more than `most` for its workspace.
-  virtual Measured measure(gpu::Stream& stream, Bytes most) = 0;
+  /// outside every tier; for the workspace alone, each is run once. Throws kBudget when one needs
+  /// more than the machine has, or of a device's own memory, which others may want, more than
+  /// `most` for its workspace.
+  virtual Measured measure(gpu::Stream& stream, Bytes most, Wanted wanted) = 0;
   /// The backward of a layer, as measure() ran it, which must have been on this stream: each call
   /// runs it once and returns when it is done. Its memory lives as long as it does; this and the
   /// stream must outlive it. Empty: ops that take nothing of the host. Throws kBudget as measure().

@@ -93,7 +93,7 @@ struct Job {
   /// An op has run for longer than `watchdog` allows, and nobody can unwind it: does not return but
   /// in tests. Called once, on the watchdog's thread, when everything is in the log.
   std::function<void(const Error&)> on_hang = end_process;
-  /// What the machine does per second, for the plan; nullopt = measured at the start.
+  /// What the machine does per second, for the plan; nullopt: it is looked at, and ops are timed.
   std::optional<plan::Rates> rates;
   MakeCompute make_compute;  ///< the model's functions: engine/compute has them on LibTorch
   Hooks hooks;

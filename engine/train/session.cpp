@@ -246,7 +246,8 @@ Session::Session(const Job& job, Inputs inputs)
   setup_.logits = logits_to_keep(setup_, numerics_, limits);
   compute_ = job_.make_compute(setup_, numerics_);
   Bytes& of_device = limits.tiers[index(prefetch::Tier::kGpu)];
-  const Measured measured = compute_->measure(stream_, of_device);
+  const Measured measured =
+      compute_->measure(stream_, of_device, job_.rates ? Wanted::kWorkspace : Wanted::kTimesToo);
   of_device -= std::min(of_device, memory::taken_since(machine));
   if (job_.hooks.limits) job_.hooks.limits(limits.tiers);
   workspace_ = set_aside(measured.workspace);

@@ -22,7 +22,8 @@ class MeasureTest : public ::testing::Test {
  protected:
   static constexpr Bytes kTokens = 2 * 16, kHidden = 64, kInner = 128;
 
-  train::Measured measure(bool keeps, Bytes most = 1_GiB) {
+  train::Measured measure(bool keeps, train::Wanted wanted = train::Wanted::kTimesToo,
+                          Bytes most = 1_GiB) {
     testing::Placement p;
     p.model = testing::TinyModel::kLlama;
     p.param = keeps ? schedule::ParamHome::kNone : schedule::ParamHome::kCpu;  // then they stream
@@ -32,7 +33,7 @@ class MeasureTest : public ::testing::Test {
     setup_.logits = keeps ? 3 * kTokens * 128 * kBf16 : 0;
     const train::Numerics numerics{.threads = 2, .loss_chunk = 128, .mlp_chunk = kTokens};
     gpu::Stream stream("test");
-    return ModelOps(setup_, numerics).measure(stream, most);
+    return ModelOps(setup_, numerics).measure(stream, most, wanted);
   }
 
   schedule::Setup setup_;
@@ -72,10 +73,21 @@ TEST_F(MeasureTest, FindsTheMostThatAnyOpTakesBesideItsBuffers) {
   EXPECT_EQ(used.spilled, 0U);
 }
 
+TEST_F(MeasureTest, FindsTheSameWhereNothingIsTimed) {
+  for (const bool keeps : {false, true}) {
+    const train::Measured all = measure(keeps);
+    const train::Measured some = measure(keeps, train::Wanted::kWorkspace);
+    EXPECT_TRUE(some.seconds.empty());
+    EXPECT_EQ(some.bytes, all.bytes);
+    EXPECT_EQ(some.workspace.main, all.workspace.main);
+    EXPECT_EQ(some.workspace.spilled, all.workspace.spilled);
+  }
+}
+
 TEST_F(MeasureTest, TakesOfADeviceNoMoreThanItMay) {
   if (gpu::device().unified) GTEST_SKIP() << "the device is the host, of which it takes addresses";
   test::expect_error(Errc::kBudget, {"of its workspace", "tiers.gpu.limit"},
-                     [this] { measure(/*keeps=*/false, 4_KiB); });
+                     [this] { measure(/*keeps=*/false, train::Wanted::kTimesToo, 4_KiB); });
 }
 
 }  // namespace

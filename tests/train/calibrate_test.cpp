@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "gpu/device.h"
 #include "nvme/speed.h"
 #include "prefetch/simulate.h"
+#include "tests/support/extent.h"
 #include "tests/train/tiny_run.h"
 
 namespace sluice::train {
@@ -28,7 +30,7 @@ class Layer : public Compute {
  public:
   int times = 0;
 
-  Measured measure(gpu::Stream&, Bytes) override { return {}; }
+  Measured measure(gpu::Stream&, Bytes, Wanted) override { return {}; }
   std::function<void()> example(gpu::Stream&) override {
     return [this] { ++times; };
   }
@@ -349,10 +351,10 @@ TEST(Calibrate, CopiesNothingWhereTheTiersShareMemory) {
 
 TEST(Calibrate, LooksAtTheDrivesForWhateverLivesThere) {
   const TempFolder folder;
-  for (const schedule::Options& homes :
-       {schedule::Options{.offload_param = schedule::ParamHome::kNvme},
-        schedule::Options{.offload_optimizer = schedule::OptimizerHome::kNvme},
-        schedule::Options{.offload_activation = schedule::ActivationHome::kNvme}}) {
+  const std::vector<schedule::Options> all{{.offload_optimizer = schedule::OptimizerHome::kNvme},
+                                           {.offload_param = schedule::ParamHome::kNvme},
+                                           {.offload_activation = schedule::ActivationHome::kNvme}};
+  for (const schedule::Options& homes : std::span(all).first(test::by_extent(3, 3, 1))) {
     const Calibration found =
         look_at_all(homes, {folder / "a", folder / "b"}, schedule::Sharing::kSeparate);
     EXPECT_GT(found.rates.nvme_read.alone, 0);

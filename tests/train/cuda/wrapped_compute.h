@@ -17,8 +17,8 @@ class WrappedCompute : public Compute {
  public:
   explicit WrappedCompute(std::unique_ptr<Compute> inner) : inner_(std::move(inner)) {}
 
-  Measured measure(gpu::Stream& stream, Bytes most) override {
-    return inner_->measure(stream, most);
+  Measured measure(gpu::Stream& stream, Bytes most, Wanted wanted) override {
+    return inner_->measure(stream, most, wanted);
   }
   std::function<void()> example(gpu::Stream& stream) override { return inner_->example(stream); }
   void set_workspace(std::span<std::byte> memory, Bytes side) override {
@@ -40,9 +40,9 @@ class KeepingCompute : public WrappedCompute {
   KeepingCompute(const KeepingCompute&) = delete;
   KeepingCompute& operator=(const KeepingCompute&) = delete;
 
-  Measured measure(gpu::Stream& stream, Bytes most) override {
+  Measured measure(gpu::Stream& stream, Bytes most, Wanted wanted) override {
     EXPECT_EQ(cudaMalloc(&memory_, kept_), cudaSuccess);
-    return WrappedCompute::measure(stream, most);
+    return WrappedCompute::measure(stream, most, wanted);
   }
 
  private:
