@@ -30,6 +30,7 @@
 #include "engine/config/load.h"
 #include "engine/executor/driver.h"
 #include "engine/memory/resident.h"
+#include "engine/train/host_ops.h"
 #include "engine/train/session.h"
 
 namespace sluice {
@@ -97,7 +98,7 @@ double verify_seconds(const train::Job& job, const std::string& folder) {
   const Nanos begin = now_ns();
   const checkpoint::StateReader reader(folder, job.aio);
   checkpoint::scan_state(
-      reader, [&](std::size_t count, const auto& work) { optimizer.for_grains(count, work); },
+      reader, train::threads_of(optimizer),
       {[](const checkpoint::StatePiece&) {}, [](const Error& e) { throw Error(e); }});
   return to_seconds(now_ns() - begin);
 }

@@ -1,8 +1,8 @@
 /// A short look at the machine before the plan: copies, Adam, sums, memory, drives. What it finds
 /// chooses sizes, never bits.
 ///
-/// All of it works on more memory than caches hold, if the run does, as far as 2 GiB are more, and
-/// on values of the run's types.
+/// All of it works on more memory than caches hold, if the run does, as far as 2 GiB are more; sums
+/// and norms, of less, on what is in none. Values are of the run's types.
 /// What does not agree is tried again, but a layer beside an update, which has two rounds or three;
 /// of what processors do each time is as it is where their quota is used up (timing.h).
 ///
