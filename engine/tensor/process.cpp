@@ -7,12 +7,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <omp.h>
+#include <sys/prctl.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <set>
 #include <span>
 #include <string_view>
@@ -69,9 +71,13 @@ std::vector<Variable> missing_in(char* const* environment) {
 }
 
 /// As a function of .preinit_array: no library has run its constructors. Nothing here needs them.
-void start_in_environment(int /*argc*/, char** argv, char** environment) {
+void start_in_environment(int argc, char** argv, char** environment) {
   const std::vector<Variable> missing = missing_in(environment);
-  if (missing.empty()) return;
+  if (missing.empty()) {
+    // What starts /proc/self/exe is called exe otherwise, in `top` and by `pkill`.
+    if (argc > 0) ::prctl(PR_SET_NAME, ::basename(argv[0]));
+    return;
+  }
   std::vector<std::string> added;
   for (const Variable& variable : missing) {
     added.push_back(std::string(variable.name) + "=" + variable.value);

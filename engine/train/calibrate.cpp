@@ -76,7 +76,7 @@ Throughput throughput(const nvme::Rate& rate) {
 }  // namespace
 
 Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available) {
-  constexpr Bytes kLeast = 16_MiB, kMost = 2_GiB, kTimes = 8;
+  constexpr Bytes kLeast = 4_MiB, kMost = 2_GiB, kTimes = 8;
   const Bytes beyond = kTimes * cache_or_usual(last_cache);
   return std::min(std::clamp(std::min(beyond, of_run), kLeast, kMost), available / kShares);
 }

@@ -63,7 +63,7 @@ struct Timings {
 };
 
 /// So much memory is worked on: eight times what caches hold, but no more than the run has itself
-/// (16 MiB where that is less), and an eighth of what can be taken. `last_cache` 0: not known.
+/// (4 MiB where that is less), and an eighth of what can be taken. `last_cache` 0: not known.
 Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available);
 
 /// So much is walked through before an op is timed, so that nothing of it is in a cache: twice what

@@ -11,6 +11,8 @@
 #include <omp.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <string>
 
 #include "engine/base/error.h"
 
@@ -30,6 +32,12 @@ TEST(Process, ABusyMachineDoesNotTakeComputeThreadsAway) {
   set_compute_threads(2);
   EXPECT_EQ(omp_get_dynamic(), 0);
   set_compute_threads(1);
+}
+
+TEST(Process, IsCalledWhatItWasStartedAs) {
+  std::string name;
+  std::getline(std::ifstream("/proc/self/comm"), name);
+  EXPECT_EQ(name, "tensor_test");
 }
 
 TEST(Process, MklIsInItsReproducibleMode) {

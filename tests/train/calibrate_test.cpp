@@ -168,7 +168,7 @@ TEST(Calibrate, WorksOnMoreThanCachesHoldAndOnNoMoreThanAnEighthOfWhatThereIs) {
   EXPECT_EQ(looked_at(1_GiB, 4_GiB, 24_GiB), 2_GiB);
   EXPECT_EQ(looked_at(32_MiB, 1_GiB, 400_MiB), 50_MiB);
   EXPECT_EQ(looked_at(32_MiB, 100_MiB, 24_GiB), 100_MiB) << "the run has no more";
-  EXPECT_EQ(looked_at(32_MiB, 1_MiB, 24_GiB), 16_MiB);
+  EXPECT_EQ(looked_at(32_MiB, 1_MiB, 24_GiB), 4_MiB);
 }
 
 TEST(Calibrate, ClearsCachesOfWhatOthersLeaveThere) {
