@@ -70,7 +70,9 @@ int doctor(const std::string& file, const std::vector<std::string>& overrides) {
   if (file.empty()) {
     findings.push_back(doctor::folder("this folder", ".", doctor::Holds::kFiles));
   } else {
-    add(findings, folders_of(config::load(file, overrides, environment())));
+    const config::Config config = config::load(file, overrides, environment());
+    add(findings, threads_of(config));
+    add(findings, folders_of(config));
   }
   fmt::print("{}", doctor::table(findings));
   return doctor::any_missing(findings) ? exit_code(Errc::kEnv) : 0;

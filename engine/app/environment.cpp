@@ -20,6 +20,17 @@
 #include "gpu/device.h"
 
 namespace sluice::app {
+namespace {
+
+void warn_of(const std::vector<doctor::Finding>& findings) {
+  for (const doctor::Finding& f : findings) {
+    if (f.verdict != doctor::Verdict::kOk) {
+      log::warning(fmt::format("{}: {}; {}", f.subject, f.found, f.fix));
+    }
+  }
+}
+
+}  // namespace
 
 config::Environment environment() {
   config::Environment variables;
@@ -47,14 +58,25 @@ std::vector<doctor::Finding> products_of(DType type) {
   return {doctor::products(type, lack.reason, lack.remedy)};
 }
 
+std::vector<doctor::Finding> threads_of(const config::Config& config) {
+  std::vector<doctor::Finding> findings;
+  if (config.compute.threads && gpu::device().backend == gpu::Backend::kHost) {
+    findings.push_back(doctor::threads("compute.threads", *config.compute.threads));
+  }
+  if (config.cpu_adam.threads) {
+    findings.push_back(doctor::threads("cpu_adam.threads", *config.cpu_adam.threads));
+  }
+  return findings;
+}
+
+void warn_of_threads(const config::Config& config) {
+  warn_of(threads_of(config));
+}
+
 void warn_of_processors(DType compute) {
   std::vector<doctor::Finding> findings = {doctor::processors()};
   std::ranges::copy(products_of(compute), std::back_inserter(findings));
-  for (const doctor::Finding& f : findings) {
-    if (f.verdict != doctor::Verdict::kOk) {
-      log::warning(fmt::format("{}: {}; {}", f.subject, f.found, f.fix));
-    }
-  }
+  warn_of(findings);
 }
 
 checkpoint::Settings processor_settings() {

@@ -7,6 +7,7 @@
 #include "cpu_adam/options.h"
 #include "engine/base/dtype.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/config/config.h"
 #include "engine/config/load.h"
 #include "engine/doctor/finding.h"
 
@@ -22,6 +23,12 @@ void prepare_process();
 
 /// Whether the processor multiplies values of this type itself; none where a device does.
 std::vector<doctor::Finding> products_of(DType type);
+
+/// The numbers of threads that it asks for, where the host computes with them.
+std::vector<doctor::Finding> threads_of(const config::Config& config);
+
+/// Says where these are more than there are cores: before anything is measured with them.
+void warn_of_threads(const config::Config& config);
 
 /// Says what makes a run slower than this machine's processors could.
 void warn_of_processors(DType compute);

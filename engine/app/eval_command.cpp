@@ -30,6 +30,7 @@ void evaluate(const std::string& file, const std::vector<std::string>& overrides
   job.train.tokens.reset();
   job.train.steps = 0;
   job.saves = false;
+  warn_of_threads(config);
   train::Session session(job);
   warn_of_processors(job.compute);
   log::info(session.report());

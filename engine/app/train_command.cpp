@@ -167,6 +167,7 @@ std::optional<int> run_from(Start& start, const Command& command,
   Told told{config};
   if (start.existing) told.saved = start.checkpoint;
   told.connect(job);
+  warn_of_threads(config);
   train::Session session(job);
   compare_settings(saved, session.settings(), command.flags.change);
   if (command.flags.dry_run) {

@@ -105,6 +105,7 @@ std::string eta_part(const StepRecord& record) {
 }  // namespace
 
 std::string format_seconds(double value) {
+  if (value < 0.01) return fmt::format("{:.2f} ms", 1e3 * value);
   const int digits = value >= 10 ? 1 : value >= 1 ? 2 : 3;
   return fmt::format("{:.{}f} s", value, digits);
 }

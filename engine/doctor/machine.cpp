@@ -55,6 +55,19 @@ Finding processors(const fs::path& root) {
   return f;
 }
 
+Finding threads(const std::string& key, unsigned asked, const fs::path& root) {
+  const auto counted = [](unsigned n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  const unsigned have = cores(root).threads();
+  Finding f{Verdict::kOk, key,
+            fmt::format("{} on {}", counted(asked, "thread"), counted(have, "core")), ""};
+  if (asked <= have) return f;
+  f.verdict = Verdict::kLess;
+  f.fix = fmt::format("threads that take turns on a core wait for each other: {} or auto", have);
+  return f;
+}
+
 Finding optimizer() {
   const cpu_adam::Isa best = cpu_adam::available_isas().front();
   Finding adam{Verdict::kOk, "optimizer", std::string(cpu_adam::name_of(best)), ""};

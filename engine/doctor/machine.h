@@ -19,6 +19,9 @@ namespace sluice::doctor {
 /// sys/: a test has its own.
 Finding processors(const std::filesystem::path& root = "/");
 
+/// Threads that a run file asks for under this key, beside the cores that they would take turns on.
+Finding threads(const std::string& key, unsigned asked, const std::filesystem::path& root = "/");
+
 /// The instructions that it has.
 Finding optimizer();
 

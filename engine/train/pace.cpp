@@ -74,7 +74,8 @@ double forecast_rate(const Steps& steps, std::size_t drive) {
 }
 
 constexpr const char* kSlowDrives =
-    "the drive's cache is full, it is hot, or something else uses it or the processor";
+    "the drive's cache is full, it is hot, something else uses it or the processor, or a quota of "
+    "the cgroup is used up";
 
 /// What takes longer on a lane than it did at the start, and what may be the reason.
 const char* why_busy(LaneKind lane) {

@@ -123,6 +123,22 @@ TEST_F(EnvironmentTest, ARunInACgroupOfHalfACoreTakesOneThreadAndSaysWhatItHas) 
   EXPECT_EQ(nlohmann::json::parse(text_of("runs/mine/env.json")).at("compute_threads"), 1);
 }
 
+TEST_F(EnvironmentTest, MoreThreadsThanCoresAreSaidBeforeAnythingIsMeasuredWithThem) {
+  const std::string one_core = "taskset -c $(taskset -cp $$ | grep -oE '[0-9]+$') ";
+  const auto both = testing::AllOf(testing::HasSubstr("compute.threads: 2 threads on 1 core"),
+                                   testing::HasSubstr("cpu_adam.threads: 3 threads on 1 core"));
+  const std::string asked = " run.yaml data.valid=tokens.bin compute.threads=2 cpu_adam.threads=3";
+  for (const std::string verb : {"train", "eval"}) {
+    // It does not fit, so that nothing is measured.
+    const Ending ending = shell(one_core + "$sluice " + verb + asked + " tiers.cpu.limit=900TiB");
+    EXPECT_EQ(ending.code, 3) << ending.said;
+    EXPECT_THAT(ending.said, both);
+  }
+  const std::string found = shell(one_core + "$sluice doctor" + asked).said;
+  EXPECT_THAT(found, testing::HasSubstr("2 threads on 1 core"));
+  EXPECT_THAT(found, testing::HasSubstr("3 threads on 1 core"));
+}
+
 TEST_F(EnvironmentTest, ARunThatOpenMpHasBoundToOneCoreIsRefused) {
   for (const std::string variable :
        {"OMP_PROC_BIND=close", "OMP_PLACES=cores", "GOMP_CPU_AFFINITY=0"}) {

@@ -35,7 +35,7 @@ TEST(StepLine, SaysWhatTheDesignSays) {
 
 TEST(StepLine, SmallestOneIsStillWellFormed) {
   EXPECT_EQ(step_line({}),
-            "step 0 | loss 0.0000 | gnorm 0.00 | lr 0.0e+00 | 0.000 s | cpu 0.0 KiB");
+            "step 0 | loss 0.0000 | gnorm 0.00 | lr 0.0e+00 | 0.00 ms | cpu 0.0 KiB");
 }
 
 struct Part {
@@ -59,6 +59,7 @@ TEST(StepLine, EveryPartInItsForms) {
       {"| gnorm 2.5e+06 |", nullptr, [](auto& r) { r.gnorm = 2.5e6; }},
       {"| loss 2.1834 | valid 2.2010 |", nullptr, [](auto& r) { r.valid_loss = 2.201; }},
       {"| 1.23 s |", nullptr, [](auto& r) { r.seconds = 1.234; }},
+      {"| 2.96 ms |", nullptr, [](auto& r) { r.seconds = 0.00296; }},
       {"| 0.042 s | 1,560,381 tok/s |", nullptr, [](auto& r) { r.seconds = 0.042; }},
       {"| 0.5 tok/s |", nullptr, [](auto& r) { r.tokens = 30; }},
       {"| 515 tok/s |", nullptr, [](auto& r) { r.tokens = 30'000; }},

@@ -64,6 +64,17 @@ TEST_F(Machine, AQuotaOfWholeCoresStopsOnlyThoseWhoTakeMore) {
               HasSubstr("cpu_adam.threads are 1: more would be stopped"));
 }
 
+TEST_F(Machine, ThreadsAreLessWhereTheyTakeTurnsOnACore) {
+  member_of("0::/jobs\n");
+  group("jobs/cpu.max", "50000 100000");
+  EXPECT_EQ(threads("cpu_adam.threads", 1, tree_.path()).verdict, Verdict::kOk);
+  const Finding f = threads("cpu_adam.threads", 2, tree_.path());
+  EXPECT_EQ(f.verdict, Verdict::kLess);
+  EXPECT_EQ(f.subject, "cpu_adam.threads");
+  EXPECT_EQ(f.found, "2 threads on 1 core");
+  EXPECT_THAT(f.fix, HasSubstr("wait for each other: 1 or auto"));
+}
+
 TEST(Products, AreLessWhereTheProcessorHasNoneOfTheirOwn) {
   EXPECT_EQ(products(DType::kBf16, "", "").verdict, Verdict::kOk);
   const Finding f = products(DType::kF16, "this processor has none", "unset it");

@@ -12,8 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "cpu_adam/optimizer.h"
 #include "engine/checkpoint/header.h"
+#include "engine/checkpoint/writer.h"
 #include "engine/shape/presets.h"
+#include "engine/train/host_ops.h"
 #include "engine/zero/layout.h"
 #include "nvme/aligned.h"
 #include "tests/support/errors.h"
@@ -70,13 +73,14 @@ void by_grains(std::size_t count, const std::function<void(std::size_t, std::siz
 }
 
 /// The masters of a chunk; the moments are zero.
-std::vector<float> values_of(const FirstValues& values, int segment, const zero::Chunk& chunk) {
+std::vector<float> values_of(const FirstValues& values, int segment, const zero::Chunk& chunk,
+                             const checkpoint::Each& each = by_grains) {
   const Bytes bytes = chunk.elems * zero::kStateBytesPerElem;
   const nvme::AlignedBytes memory = nvme::allocate_aligned(bytes);
   const std::span state(reinterpret_cast<float*>(memory.get()), 3 * chunk.elems);
   std::ranges::fill(state, -1.0F);
   values.read(segment, chunk, state).wait();
-  values.fill(segment, chunk, state, by_grains);
+  values.fill(segment, chunk, state, each);
   EXPECT_TRUE(std::ranges::all_of(state.subspan(chunk.elems), [](float x) { return x == 0; }));
   return {state.begin(), state.begin() + static_cast<std::ptrdiff_t>(chunk.elems)};
 }
@@ -134,6 +138,18 @@ TEST_F(FirstValuesTest, AreThoseOfTheFilesChunkByChunk) {
           ++elem;
         }
       }
+    }
+  }
+}
+
+TEST_F(FirstValuesTest, DrawnOnesAreTheSameOnAnyNumberOfThreads) {
+  const auto values = drawn_values(7, model_);
+  for (int s = 0; s < segments(); ++s) {
+    const zero::Chunk whole{0, layout(s).elems};
+    const std::vector<float> expected = values_of(*values, s, whole);
+    for (unsigned threads = 1; threads <= 4; ++threads) {
+      const cpu_adam::Optimizer optimizer({.threads = threads});
+      EXPECT_EQ(values_of(*values, s, whole, threads_of(optimizer)), expected) << s << threads;
     }
   }
 }
