@@ -2,7 +2,7 @@
 /// chooses sizes, never bits.
 ///
 /// All of it works on more memory than caches hold, if the run does, as far as 2 GiB are more; sums
-/// and norms, of less, on what is in none. Values are of the run's types.
+/// and norms, of less, behind a walk over a quarter of that. Values are of the run's types.
 /// What does not agree is tried again, but a layer beside an update, which has two rounds or three;
 /// of what processors do each time is as it is where their quota is used up (timing.h).
 ///
