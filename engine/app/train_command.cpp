@@ -167,7 +167,6 @@ std::optional<int> run_from(Start& start, const Command& command,
   Told told{config};
   if (start.existing) told.saved = start.checkpoint;
   told.connect(job);
-  warn_of_threads(config);
   train::Session session(job);
   compare_settings(saved, session.settings(), command.flags.change);
   if (command.flags.dry_run) {
@@ -212,6 +211,7 @@ int train(const std::string& file, const std::vector<std::string>& overrides,
   const config::Config config = config::load(file, overrides, environment());
   log::set_level(config.logging.level);
   for (const std::string& warning : config.warnings) log::warning(warning);
+  warn_of_threads(config);  // once, however many checkpoints are passed over
   watch_save_signal();  // from here on: before there is anything to save it must not end the run
   std::set<std::string> damaged;
   while (true) {

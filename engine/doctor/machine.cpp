@@ -29,6 +29,10 @@ constexpr Bytes kLocked = 64_MiB;
 // Files of a model in many pieces, of the data, and of the run.
 constexpr rlim_t kOpenFiles = 1024;
 
+std::string counted(unsigned n, const char* what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
 std::string limit_text(rlim_t limit) {
   return limit == RLIM_INFINITY ? "unlimited" : fmt::format("{}", limit);
 }
@@ -37,10 +41,9 @@ std::string limit_text(rlim_t limit) {
 
 Finding processors(const fs::path& root) {
   const Cores found = cores(root);
-  Finding f{Verdict::kOk, "processor",
-            fmt::format("{}, {} core{}", cpu_model().value_or("of no name"), found.usable,
-                        found.usable == 1 ? "" : "s"),
-            ""};
+  Finding f{
+      Verdict::kOk, "processor",
+      fmt::format("{}, {}", cpu_model().value_or("of no name"), counted(found.usable, "core")), ""};
   if (!found.quota) return f;
   f.verdict = Verdict::kLess;
   f.found +=
@@ -56,9 +59,6 @@ Finding processors(const fs::path& root) {
 }
 
 Finding threads(const std::string& key, unsigned asked, const fs::path& root) {
-  const auto counted = [](unsigned n, const char* what) {
-    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-  };
   const unsigned have = cores(root).threads();
   Finding f{Verdict::kOk, key,
             fmt::format("{} on {}", counted(asked, "thread"), counted(have, "core")), ""};

@@ -46,6 +46,9 @@ class HalfACore {
   std::string folder_;  ///< empty: none
 };
 
+/// In front of a command: the last of the processors that this process may use.
+constexpr const char* kOneCore = "taskset -c $(taskset -cp $$ | grep -oE '[0-9]+$')";
+
 class EnvironmentTest : public ProgramTest {
  protected:
   /// env.json of a run of one step. The variables of this test do not reach it.
@@ -105,7 +108,7 @@ TEST_F(EnvironmentTest, TheDoctorLooksAtTheMachineAndAtTheFoldersOfTheRunFile) {
 
 TEST_F(EnvironmentTest, ARunTakesAThreadPerCoreThatItMayUse) {
   rewrite("compute: {threads: 1}", "compute: {threads: auto}");
-  const nlohmann::json json = recorded("taskset -c $(taskset -cp $$ | grep -oE '[0-9]+$')");
+  const nlohmann::json json = recorded(kOneCore);
   EXPECT_EQ(json.at("cores"), 1);
   EXPECT_EQ(json.at("compute_threads"), 1);
 }
@@ -124,17 +127,17 @@ TEST_F(EnvironmentTest, ARunInACgroupOfHalfACoreTakesOneThreadAndSaysWhatItHas) 
 }
 
 TEST_F(EnvironmentTest, MoreThreadsThanCoresAreSaidBeforeAnythingIsMeasuredWithThem) {
-  const std::string one_core = "taskset -c $(taskset -cp $$ | grep -oE '[0-9]+$') ";
+  const std::string sluice = std::string(kOneCore) + " $sluice ";
   const auto both = testing::AllOf(testing::HasSubstr("compute.threads: 2 threads on 1 core"),
                                    testing::HasSubstr("cpu_adam.threads: 3 threads on 1 core"));
   const std::string asked = " run.yaml data.valid=tokens.bin compute.threads=2 cpu_adam.threads=3";
   for (const std::string verb : {"train", "eval"}) {
     // It does not fit, so that nothing is measured.
-    const Ending ending = shell(one_core + "$sluice " + verb + asked + " tiers.cpu.limit=900TiB");
+    const Ending ending = shell(sluice + verb + asked + " tiers.cpu.limit=900TiB");
     EXPECT_EQ(ending.code, 3) << ending.said;
     EXPECT_THAT(ending.said, both);
   }
-  const std::string found = shell(one_core + "$sluice doctor" + asked).said;
+  const std::string found = shell(sluice + "doctor" + asked).said;
   EXPECT_THAT(found, testing::HasSubstr("2 threads on 1 core"));
   EXPECT_THAT(found, testing::HasSubstr("3 threads on 1 core"));
 }
