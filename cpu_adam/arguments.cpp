@@ -35,6 +35,18 @@ std::size_t length_of(const Published& published, std::size_t wanted) {
       published);
 }
 
+/// The length of all its terms.
+std::size_t check_terms(std::string_view operation, const Gradient& gradient) {
+  const Named first{"the gradient", cpu_adam::length_of(gradient.values)};
+  if (!gradient.more) return first.length;
+  check_equal(operation, first, {"its second term", cpu_adam::length_of(*gradient.more)});
+  SLUICE_CHECK(gradient.values.index() == gradient.more->index(), kLogic,
+               fmt::format("cpu_adam {}: the terms of the gradient are of two types; they must be "
+                           "of one",
+                           operation));
+  return first.length;
+}
+
 void check_hyper(const Hyper& h) {
   const auto fraction = [](float x) { return x >= 0 && x < 1; };
   const auto correction = [](float x) { return x > 0 && x <= 1; };
@@ -63,21 +75,22 @@ void check_update(const Hyper& hyper, const State& state, const Gradient& gradie
   const Named master{"master", state.master.size()};
   check_equal("update", master, {"m", state.m.size()});
   check_equal("update", master, {"v", state.v.size()});
-  check_equal("update", master, {"the gradient", length_of(gradient)});
+  check_equal("update", master, {"the gradient", check_terms("update", gradient)});
   check_equal("update", master, {"the published copy", length_of(published, master.length)});
   check_hyper(hyper);
 }
 
 void check_grain_norms(const Gradient& gradient, std::span<const double> partials) {
-  check_equal("grain_norms", {"partials", partials.size()},
-              {"the gradient in grains", div_ceil(length_of(gradient), kGrainElems)});
+  check_equal(
+      "grain_norms", {"partials", partials.size()},
+      {"the gradient in grains", div_ceil(check_terms("grain_norms", gradient), kGrainElems)});
 }
 
-void check_assign(std::span<const float> sum, const Gradient& contribution) {
+void check_assign(std::span<const float> sum, const Values& contribution) {
   check_equal("assign", {"the sum", sum.size()}, {"the contribution", length_of(contribution)});
 }
 
-void check_add(std::span<const float> out, const Gradient& a, const Gradient& b) {
+void check_add(std::span<const float> out, const Values& a, const Values& b) {
   check_equal("add", {"the sum", out.size()}, {"the first term", length_of(a)});
   check_equal("add", {"the sum", out.size()}, {"the second term", length_of(b)});
 }
@@ -102,18 +115,23 @@ Factors factors_of(const Hyper& h) {
           .decay = decoupled ? static_cast<float>(lr * weight_decay) : 0.0F};
 }
 
-std::size_t length_of(const Gradient& gradient) {
-  return std::visit([](const auto& s) { return s.size(); }, gradient);
+std::size_t length_of(const Values& values) {
+  return std::visit([](const auto& s) { return s.size(); }, values);
 }
 
-Source source_at(const Gradient& gradient, std::size_t first) {
-  if (const auto* f32 = std::get_if<std::span<const float>>(&gradient)) {
+Terms terms_at(const Gradient& gradient, std::size_t first) {
+  return {source_at(gradient.values, first),
+          gradient.more ? source_at(*gradient.more, first).data : nullptr};
+}
+
+Source source_at(const Values& values, std::size_t first) {
+  if (const auto* f32 = std::get_if<std::span<const float>>(&values)) {
     return {f32->data() + first, Elem::kF32};
   }
-  if (const auto* bf16 = std::get_if<std::span<const Bf16>>(&gradient)) {
+  if (const auto* bf16 = std::get_if<std::span<const Bf16>>(&values)) {
     return {bf16->data() + first, Elem::kBf16};
   }
-  return {std::get<std::span<const Fp16>>(gradient).data() + first, Elem::kF16};
+  return {std::get<std::span<const Fp16>>(values).data() + first, Elem::kF16};
 }
 
 Sink sink_at(const Published& published, std::size_t first) {

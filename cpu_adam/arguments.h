@@ -15,16 +15,17 @@ namespace sluice::cpu_adam {
 void check_update(const Hyper& hyper, const State& state, const Gradient& gradient,
                   const Published& published);
 void check_grain_norms(const Gradient& gradient, std::span<const double> partials);
-void check_assign(std::span<const float> sum, const Gradient& contribution);
-void check_add(std::span<const float> out, const Gradient& a, const Gradient& b);
+void check_assign(std::span<const float> sum, const Values& contribution);
+void check_add(std::span<const float> out, const Values& a, const Values& b);
 void check_publish(const Published& out, std::span<const float> master);
 
 /// The constants of [Note: Adam arithmetic], in the caller's rounding mode.
 Factors factors_of(const Hyper& hyper);
 
-std::size_t length_of(const Gradient& gradient);
+std::size_t length_of(const Values& values);
 /// From element `first` on.
-Source source_at(const Gradient& gradient, std::size_t first);
+Source source_at(const Values& values, std::size_t first);
+Terms terms_at(const Gradient& gradient, std::size_t first);
 Sink sink_at(const Published& published, std::size_t first);
 
 }  // namespace sluice::cpu_adam

@@ -69,6 +69,21 @@ struct Simd<Scalar> {
   }
 };
 
+/// An element of a gradient, which may have two terms.
+template <class Arch>
+struct Element {
+  using S = Simd<Arch>;
+
+  template <class T>
+  SLUICE_DEVICE static typename S::F load(const T* p, std::size_t i) {
+    return S::load(p + i);
+  }
+  template <class T>
+  SLUICE_DEVICE static typename S::F load(const Two<T>& p, std::size_t i) {
+    return S::load(p.first + i) + S::load(p.second + i);
+  }
+};
+
 /// [Note: Adam arithmetic] (optimizer.h).
 template <class Arch>
 struct AdamStep {

@@ -27,6 +27,19 @@ struct Source {
   Elem type = Elem::kNone;
 };
 
+/// One array, or, with a second of the same type, the sums of their elements.
+struct Terms {
+  Source first;
+  const void* second = nullptr;
+};
+
+/// The same of a known type.
+template <class T>
+struct Two {
+  const T* first;
+  const T* second;
+};
+
 struct Sink {
   void* data = nullptr;
   Elem type = Elem::kNone;
@@ -52,7 +65,7 @@ struct UpdateArgs {
   float* master;
   float* m;
   float* v;
-  Source gradient;
+  Terms gradient;
   Sink published;
   std::size_t count;
   Factors factors;
@@ -63,7 +76,7 @@ struct UpdateArgs {
 struct Kernels {
   void (*update)(const UpdateArgs&) noexcept;
   /// Of at most one grain, in 16 lanes of double.
-  double (*sum_squares)(Source, std::size_t count) noexcept;
+  double (*sum_squares)(Terms, std::size_t count) noexcept;
   /// out = a + b; out may be a or b.
   void (*add)(float* out, Source a, Source b, std::size_t count) noexcept;
   /// One of the two is fp32.
@@ -74,7 +87,7 @@ struct Kernels {
 template <class Arch>
 struct KernelsFor {
   static void update(const UpdateArgs& a) noexcept;
-  static double sum_squares(Source in, std::size_t count) noexcept;
+  static double sum_squares(Terms in, std::size_t count) noexcept;
   static void add(float* out, Source a, Source b, std::size_t count) noexcept;
   static void convert(Sink out, Source in, std::size_t count) noexcept;
 };
@@ -87,6 +100,17 @@ struct Typed {
     if (in.type == Elem::kBf16) return f(static_cast<const Bf16Bits*>(in.data));
     if (in.type == Elem::kF16) return f(static_cast<const Fp16Bits*>(in.data));
     return f(static_cast<const float*>(in.data));
+  }
+  /// With a pointer, or with Two of them.
+  template <class F>
+  static auto read(Terms in, F f) {
+    return read(in.first, [&](const auto* first) {
+      return in.second == nullptr ? f(first) : f(two(first, in.second));
+    });
+  }
+  template <class T>
+  static Two<T> two(const T* first, const void* second) {
+    return {first, static_cast<const T*>(second)};
   }
   template <class F>
   static void write(Sink out, F f) {

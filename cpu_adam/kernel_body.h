@@ -21,6 +21,14 @@ struct Memory {
     return S::load(padded);
   }
   template <class T>
+  static F load_some(const T* p, std::size_t first, std::size_t n) {
+    return load_some(p + first, n);
+  }
+  template <class T>
+  static F load_some(const Two<T>& p, std::size_t first, std::size_t n) {
+    return load_some(p.first + first, n) + load_some(p.second + first, n);
+  }
+  template <class T>
   static void store_some(T* p, F x, std::size_t n) {
     T padded[S::kLanes];
     S::store(padded, x);
@@ -47,6 +55,7 @@ template <class Arch, Write kWrite>
 struct UpdateLoop {
   using S = Simd<Arch>;
   using M = Memory<Arch>;
+  using E = Element<Arch>;
   using Values = typename AdamStep<Arch>::Values;
 
   template <class Pub>
@@ -59,18 +68,18 @@ struct UpdateLoop {
   }
 
   static void run(const UpdateArgs& a) {
-    Typed<Arch>::read(a.gradient, [&](const auto* gradient) {
+    Typed<Arch>::read(a.gradient, [&](const auto& gradient) {
       Typed<Arch>::write(a.published, [&](auto* published) { run(a, gradient, published); });
     });
   }
 
   template <class Grad, class Pub>
-  static void run(const UpdateArgs& a, const Grad* gradient, Pub* published) {
+  static void run(const UpdateArgs& a, const Grad& gradient, Pub* published) {
     const AdamStep<Arch> adam(a.factors);
     std::size_t i = 0;
     for (; i + S::kLanes <= a.count; i += S::kLanes) {
       const Values fresh =
-          adam(S::load(gradient + i), {S::load(a.master + i), S::load(a.m + i), S::load(a.v + i)});
+          adam(E::load(gradient, i), {S::load(a.master + i), S::load(a.m + i), S::load(a.v + i)});
       M::template store<kWrite>(a.master + i, fresh.master);
       M::template store<kWrite>(a.m + i, fresh.m);
       M::template store<kWrite>(a.v + i, fresh.v);
@@ -78,7 +87,7 @@ struct UpdateLoop {
     }
     if (const std::size_t n = a.count - i; n != 0) {
       const Values fresh =
-          adam(M::load_some(gradient + i, n),
+          adam(M::load_some(gradient, i, n),
                {M::load_some(a.master + i, n), M::load_some(a.m + i, n), M::load_some(a.v + i, n)});
       M::store_some(a.master + i, fresh.master, n);
       M::store_some(a.m + i, fresh.m, n);
@@ -109,10 +118,11 @@ struct Loops {
   using F = typename S::F;
   using D = typename S::D;
   using M = Memory<Arch>;
+  using E = Element<Arch>;
   static constexpr std::size_t kNormLanes = NormLanes<Arch>::kCount;
 
   template <class In>
-  static double sum_squares(const In* in, std::size_t count) {
+  static double sum_squares(const In& in, std::size_t count) {
     constexpr std::size_t kSums = S::kLanes / S::kDoubles;
     D sums[kNormLanes / S::kDoubles];
     for (D& sum : sums) sum = D(0.0);
@@ -120,12 +130,12 @@ struct Loops {
     for (; i + kNormLanes <= count; i += kNormLanes) {
 #pragma GCC unroll 16
       for (std::size_t k = 0; k < kNormLanes / S::kLanes; ++k) {
-        S::add_squares(sums + k * kSums, S::load(in + i + k * S::kLanes));
+        S::add_squares(sums + k * kSums, E::load(in, i + k * S::kLanes));
       }
     }
     for (std::size_t k = 0; i < count; ++k, i += S::kLanes) {
       const std::size_t n = count - i < S::kLanes ? count - i : S::kLanes;
-      S::add_squares(sums + k * kSums, M::load_some(in + i, n));
+      S::add_squares(sums + k * kSums, M::load_some(in, i, n));
     }
     double lanes[kNormLanes];
     for (std::size_t k = 0; k < kNormLanes / S::kDoubles; ++k) {
@@ -155,9 +165,9 @@ struct Loops {
 };
 
 template <class Arch>
-double KernelsFor<Arch>::sum_squares(Source in, std::size_t count) noexcept {
+double KernelsFor<Arch>::sum_squares(Terms in, std::size_t count) noexcept {
   return Typed<Arch>::read(
-      in, [&](const auto* values) { return Loops<Arch>::sum_squares(values, count); });
+      in, [&](const auto& values) { return Loops<Arch>::sum_squares(values, count); });
 }
 
 template <class Arch>

@@ -64,7 +64,7 @@ void Optimizer::update(const Hyper& hyper, State state, Gradient gradient,
     parts_->kernels.update({.master = state.master.data() + first,
                             .m = state.m.data() + first,
                             .v = state.v.data() + first,
-                            .gradient = source_at(gradient, first),
+                            .gradient = terms_at(gradient, first),
                             .published = sink_at(published, first),
                             .count = last - first,
                             .factors = factors_of(hyper),  // here, so in the default rounding too
@@ -74,20 +74,20 @@ void Optimizer::update(const Hyper& hyper, State state, Gradient gradient,
 
 void Optimizer::grain_norms(Gradient gradient, std::span<double> partials) const {
   check_grain_norms(gradient, partials);
-  const std::size_t count = length_of(gradient);
+  const std::size_t count = length_of(gradient.values);
   parts_->workers.for_grains(count, [&](std::size_t first, std::size_t last) {
     for (std::size_t at = first; at < last; at += kGrainElems) {
       partials[at / kGrainElems] =
-          parts_->kernels.sum_squares(source_at(gradient, at), std::min(kGrainElems, last - at));
+          parts_->kernels.sum_squares(terms_at(gradient, at), std::min(kGrainElems, last - at));
     }
   });
 }
 
-void Optimizer::accumulate(std::span<float> sum, Gradient contribution) const {
+void Optimizer::accumulate(std::span<float> sum, Values contribution) const {
   add(sum, std::span<const float>(sum), contribution);
 }
 
-void Optimizer::assign(std::span<float> sum, Gradient contribution) const {
+void Optimizer::assign(std::span<float> sum, Values contribution) const {
   check_assign(sum, contribution);
   parts_->workers.for_grains(sum.size(), [&](std::size_t first, std::size_t last) {
     parts_->kernels.convert({sum.data() + first, Elem::kF32}, source_at(contribution, first),
@@ -95,7 +95,7 @@ void Optimizer::assign(std::span<float> sum, Gradient contribution) const {
   });
 }
 
-void Optimizer::add(std::span<float> out, Gradient a, Gradient b) const {
+void Optimizer::add(std::span<float> out, Values a, Values b) const {
   check_add(out, a, b);
   parts_->workers.for_grains(out.size(), [&](std::size_t first, std::size_t last) {
     parts_->kernels.add(out.data() + first, source_at(a, first), source_at(b, first), last - first);

@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -66,7 +67,21 @@ struct State {
   std::span<float> v;
 };
 
-using Gradient = std::variant<std::span<const float>, std::span<const Bf16>, std::span<const Fp16>>;
+/// Numbers of a type that gradients have.
+using Values = std::variant<std::span<const float>, std::span<const Bf16>, std::span<const Fp16>>;
+
+/// A gradient, or its two terms, of one type and length: each element is their sum, rounded to fp32
+/// once. Nobody has to write that sum down.
+struct Gradient {
+  Gradient() = default;
+  Gradient(Values all) : values(all) {}
+  template <class T>
+  Gradient(std::span<const T> all) : values(all) {}
+  Gradient(Values one, Values other) : values(one), more(other) {}
+
+  Values values;
+  std::optional<Values> more;
+};
 
 /// Weights for compute, or nothing.
 using Published = std::variant<std::monostate, std::span<float>, std::span<Bf16>, std::span<Fp16>>;
@@ -96,11 +111,11 @@ class Optimizer {
   void grain_norms(Gradient gradient, std::span<double> partials) const;
 
   /// sum += contribution.
-  void accumulate(std::span<float> sum, Gradient contribution) const;
+  void accumulate(std::span<float> sum, Values contribution) const;
   /// sum = contribution: the first one.
-  void assign(std::span<float> sum, Gradient contribution) const;
+  void assign(std::span<float> sum, Values contribution) const;
   /// out = a + b, rounded once; out may be a or b itself.
-  void add(std::span<float> out, Gradient a, Gradient b) const;
+  void add(std::span<float> out, Values a, Values b) const;
   /// out = master, rounded to nearest even.
   void publish(Published out, std::span<const float> master) const;
 

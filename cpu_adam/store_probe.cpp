@@ -40,7 +40,7 @@ double time_pass(const Kernels& kernels, const Workers& workers, std::span<std::
     kernels.update({.master = master + first,
                     .m = m + first,
                     .v = v + first,
-                    .gradient = {gradient + first, Elem::kBf16},
+                    .gradient = {.first = {gradient + first, Elem::kBf16}},
                     .published = {published + first, Elem::kBf16},
                     .count = last - first,
                     .factors = factors,

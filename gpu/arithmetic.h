@@ -24,9 +24,9 @@ class Arithmetic {
   void update(const cpu_adam::Hyper& hyper, cpu_adam::State state, cpu_adam::Gradient gradient,
               cpu_adam::Published published) const;
   void grain_norms(cpu_adam::Gradient gradient, std::span<double> partials) const;
-  void accumulate(std::span<float> sum, cpu_adam::Gradient contribution) const;
-  void assign(std::span<float> sum, cpu_adam::Gradient contribution) const;
-  void add(std::span<float> out, cpu_adam::Gradient a, cpu_adam::Gradient b) const;
+  void accumulate(std::span<float> sum, cpu_adam::Values contribution) const;
+  void assign(std::span<float> sum, cpu_adam::Values contribution) const;
+  void add(std::span<float> out, cpu_adam::Values a, cpu_adam::Values b) const;
   /// Every byte becomes `value`.
   void fill(std::span<std::byte> bytes, std::byte value) const;
 

@@ -25,10 +25,11 @@ class KernelCalls {
   void update(const cpu_adam::Hyper& hyper, cpu_adam::State state, cpu_adam::Gradient gradient,
               cpu_adam::Published published) const {
     cpu_adam::check_update(hyper, state, gradient, published);
-    read(gradient, [&]<class Grad>(const Grad* g) {
+    Typed::read(cpu_adam::terms_at(gradient, 0), [&](const auto& terms) {
+      auto g = array(terms);
       write(published, [&]<class Pub>(Pub* copy) {
-        each(kernels::Update<Grad, Pub>{
-            array(state.master.data()), array(state.m.data()), array(state.v.data()), array(g),
+        each(kernels::Update<decltype(g), Pub>{
+            array(state.master.data()), array(state.m.data()), array(state.v.data()), g,
             array(copy), cpu_adam::AdamStep<cpu_adam::Scalar>(cpu_adam::factors_of(hyper)),
             state.master.size()});
       });
@@ -39,29 +40,27 @@ class KernelCalls {
     cpu_adam::check_grain_norms(gradient, partials);
     const std::size_t threads = partials.size() * kernels::Lanes::kCount;
     if (threads == 0) return;
-    read(gradient, [&]<class In>(const In* in) {
-      launch_.grains(
-          kernels::GrainNorms<In>{in, cpu_adam::length_of(gradient), kGrainElems, partials.data()},
-          threads);
+    Typed::read(cpu_adam::terms_at(gradient, 0), [&]<class In>(const In& in) {
+      launch_.grains(kernels::GrainNorms<In>{in, cpu_adam::length_of(gradient.values), kGrainElems,
+                                             partials.data()},
+                     threads);
     });
   }
 
-  void accumulate(std::span<float> sum, cpu_adam::Gradient contribution) const {
+  void accumulate(std::span<float> sum, cpu_adam::Values contribution) const {
     add(sum, std::span<const float>(sum), contribution);
   }
 
-  void assign(std::span<float> sum, cpu_adam::Gradient contribution) const {
+  void assign(std::span<float> sum, cpu_adam::Values contribution) const {
     cpu_adam::check_assign(sum, contribution);
-    read(contribution, [&]<class In>(const In* in) {
-      each(kernels::Assign<In>{array(sum.data()), array(in), sum.size()});
-    });
+    read(contribution, [&](const auto* in) { store(sum, array(in)); });
   }
 
-  void add(std::span<float> out, cpu_adam::Gradient a, cpu_adam::Gradient b) const {
+  void add(std::span<float> out, cpu_adam::Values a, cpu_adam::Values b) const {
     cpu_adam::check_add(out, a, b);
     read(a, [&]<class A>(const A* first) {
       read(b, [&]<class B>(const B* second) {
-        each(kernels::Add<A, B>{array(out.data()), array(first), array(second), out.size()});
+        store(out, kernels::Sums<A, B>{array(first), array(second)});
       });
     });
   }
@@ -73,13 +72,21 @@ class KernelCalls {
   static kernels::Array<T> array(T* data) {
     return {data};
   }
+  template <class T>
+  static kernels::Sums<T, T> array(const cpu_adam::Two<T>& terms) {
+    return {array(terms.first), array(terms.second)};
+  }
   template <class F>
-  static void read(const cpu_adam::Gradient& gradient, F f) {
-    Typed::read(cpu_adam::source_at(gradient, 0), f);
+  static void read(const cpu_adam::Values& values, F f) {
+    Typed::read(cpu_adam::source_at(values, 0), f);
   }
   template <class F>
   static void write(const cpu_adam::Published& published, F f) {
     Typed::write(cpu_adam::sink_at(published, 0), f);
+  }
+  template <class In>
+  void store(std::span<float> out, const In& in) const {
+    each(kernels::Assign<In>{array(out.data()), in, out.size()});
   }
   template <class Kernel>
   void each(const Kernel& kernel) const {

@@ -15,6 +15,7 @@
 namespace sluice::gpu::kernels {
 
 using One = cpu_adam::Simd<cpu_adam::Scalar>;
+using Element = cpu_adam::Element<cpu_adam::Scalar>;
 using Lanes = cpu_adam::NormLanes<cpu_adam::Scalar>;
 
 /// Thread t has the elements 4 t to 4 t + 3 of an element-wise kernel.
@@ -79,7 +80,21 @@ struct Array<cpu_adam::Nowhere> {
   cpu_adam::Nowhere* data;
 };
 
-/// Optimizer::update.
+/// Two whose sums are read.
+template <class A, class B>
+struct Sums {
+  SLUICE_DEVICE Four load(const Part& part) const {
+    Four sum = a.load(part);
+    const Four more = b.load(part);
+    for (std::size_t k = 0; k < kEach; ++k) sum.at[k] += more.at[k];
+    return sum;
+  }
+
+  Array<const A> a;
+  Array<const B> b;
+};
+
+/// Optimizer::update. Grad: an Array, or Sums.
 template <class Grad, class Pub>
 struct Update {
   SLUICE_DEVICE void operator()(std::size_t thread) const {
@@ -101,43 +116,26 @@ struct Update {
   }
 
   Array<float> master, m, v;
-  Array<const Grad> gradient;
+  Grad gradient;
   Array<Pub> published;
   cpu_adam::AdamStep<cpu_adam::Scalar> adam;
   std::size_t count;
 };
 
-/// Optimizer::add.
-template <class A, class B>
-struct Add {
-  SLUICE_DEVICE void operator()(std::size_t thread) const {
-    const Part part = Part::of(thread, count);
-    Four sum = a.load(part);
-    const Four more = b.load(part);
-    for (std::size_t k = 0; k < kEach; ++k) sum.at[k] += more.at[k];
-    out.store(part, sum);
-  }
-
-  Array<float> out;
-  Array<const A> a;
-  Array<const B> b;
-  std::size_t count;
-};
-
-/// Optimizer::assign.
+/// Optimizer::assign, and of Sums add.
 template <class In>
 struct Assign {
   SLUICE_DEVICE void operator()(std::size_t thread) const {
     const Part part = Part::of(thread, count);
-    sum.store(part, in.load(part));
+    out.store(part, in.load(part));
   }
 
-  Array<float> sum;
-  Array<const In> in;
+  Array<float> out;
+  In in;
   std::size_t count;
 };
 
-/// Optimizer::grain_norms: Lanes::kCount threads to a grain, in two steps.
+/// Optimizer::grain_norms: Lanes::kCount threads to a grain, in two steps. In: a pointer, or Two.
 template <class In>
 struct GrainNorms {
   /// The first: what this thread's lane of its grain comes to.
@@ -149,10 +147,10 @@ struct GrainNorms {
     std::size_t i = begin + thread % Lanes::kCount;
     for (; i + (kAhead - 1) * Lanes::kCount < end; i += kAhead * Lanes::kCount) {
       float x[kAhead];
-      for (std::size_t k = 0; k < kAhead; ++k) x[k] = One::load(in + i + k * Lanes::kCount);
+      for (std::size_t k = 0; k < kAhead; ++k) x[k] = Element::load(in, i + k * Lanes::kCount);
       for (const float value : x) One::add_squares(&sum, value);
     }
-    for (; i < end; i += Lanes::kCount) One::add_squares(&sum, One::load(in + i));
+    for (; i < end; i += Lanes::kCount) One::add_squares(&sum, Element::load(in, i));
     return sum;
   }
   /// The second, when all lanes of the grain are in `lanes`: its first thread adds them up.
@@ -162,7 +160,7 @@ struct GrainNorms {
       partials[number] = Lanes::fold(lanes);
   }
 
-  const In* in;
+  In in;
   std::size_t count;
   std::size_t grain;  // elements
   double* partials;

@@ -149,7 +149,7 @@ class Writer {
 
   void gradients() {
     const Bytes elem = size_of(setup_.compute);
-    std::vector<Bytes> contributions, staged, whole, summed, copied;
+    std::vector<Bytes> contributions, staged, whole, copied;
     Tier home = Tier::kCpu;
     for (int s = 0; s < static_cast<int>(setup_.layouts.size()); ++s) {
       const GradientRoute route = gradient_route(setup_, s);
@@ -158,10 +158,10 @@ class Writer {
       if (!route.apart) whole.push_back(elems * size_of(route.dtype));
       if (route.written_on_device()) contributions.push_back(elems * elem);
       if (route.staged()) staged.push_back(elems * elem);
-      for (const auto& chunk : setup_.chunks[static_cast<std::size_t>(s)]) {
-        const Bytes bytes = chunk.elems * size_of(route.dtype);
-        if (route.apart) summed.push_back(bytes);
-        if (route.copied_by_chunk) copied.push_back(bytes);
+      if (route.copied_by_chunk) {
+        for (const auto& chunk : setup_.chunks[static_cast<std::size_t>(s)]) {
+          copied.push_back(chunk.elems * size_of(route.dtype));
+        }
       }
       catalog_.routes.push_back(route);
     }
@@ -169,7 +169,6 @@ class Writer {
     pool_per_size(catalog_.contributions, Tier::kGpu, tag, "gradient contributions", contributions);
     pool_per_size(catalog_.staged, Tier::kCpu, tag, "staged contributions", staged);
     pool_per_size(catalog_.gradients, home, tag, "gradients", whole);
-    pool_per_size(catalog_.summed_chunks, home, tag, "summed gradient chunks", summed);
     const Tier optimizer = setup_.updates_on_device() ? Tier::kGpu : Tier::kCpu;
     pool_per_size(catalog_.gradient_chunks, optimizer, tag, "gradient chunks", copied);
     if (setup_.delays()) pending(home);

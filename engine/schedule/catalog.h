@@ -67,7 +67,6 @@ struct Catalog {
   PoolBySize contributions;    ///< gradients as the compute lane writes them
   PoolBySize staged;           ///< contributions that wait on the host
   PoolBySize gradients;        ///< at home: the gradient of the step
-  PoolBySize summed_chunks;    ///< of a gradient whose contributions stay apart
   PoolBySize gradient_chunks;  ///< of a gradient, copied to where the optimizer works
   PoolBySize saved_gradients;  ///< a chunk of one that waits on the device, to or from a checkpoint
   PoolBySize fresh;  ///< a chunk of new weights in host memory, on its way to where they live

@@ -13,7 +13,7 @@ GradientRoute gradient_route(const Setup& setup, int segment) {
   route.head_waits = one_of_each && setup.delays();
   route.summed = !route.apart &&
                  (setup.micro_batches > 1 || route.uses > 1 || setup.grad_dtype == GradDType::kF32);
-  route.dtype = route.summed || route.apart ? DType::kF32 : setup.compute;
+  route.dtype = route.summed ? DType::kF32 : setup.compute;
   route.offloaded = !at_device && separate;
   route.copied_by_chunk = at_device != setup.updates_on_device() && separate;
   return route;

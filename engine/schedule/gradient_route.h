@@ -10,16 +10,16 @@ namespace sluice::schedule {
 
 struct GradientRoute {
   prefetch::Tier home = prefetch::Tier::kCpu;  ///< kGpu or kCpu: where the step's gradient lies
-  DType dtype = DType::kF32;                   ///< of the step's gradient
+  DType dtype = DType::kF32;                   ///< of the step's gradient, or of its terms
   int uses = 1;                                ///< how many blocks name it: 2 for a tied embedding
   /// Contributions of micro-batches and uses are added into an fp32 sum, the gradient. Else there
   /// is one contribution, and it is the gradient.
   bool summed = false;
-  /// There is one contribution of each use, and they stay as they are until the update. Their sum
-  /// is made chunk by chunk, for the norm and once more for the optimizer: no fp32 of all is held.
+  /// There is one contribution of each use, and they stay as they are: the norm and the optimizer
+  /// read both, and their sum is nowhere written.
   bool apart = false;
-  /// The same, but what the step leaves is one sum. The embedding's contribution begins it; the
-  /// head's, which comes first, waits at home as it is.
+  /// There is one of each, but what the step leaves is one sum. The embedding's contribution begins
+  /// it; the head's, which comes first, waits at home as it is.
   bool head_waits = false;
   /// A contribution is written in device memory and copied to the host.
   bool offloaded = false;

@@ -53,86 +53,58 @@ BufferId GradientWriter::brought_home(Where where, int b, BufferId contribution)
   return to;
 }
 
-void GradientWriter::add(Where where, int b, BufferId contribution) {
-  auto& of_use = gradient(where.segment).of_use;
-  const bool first = !of_use.contains(b);
-  if (first) of_use[b] = new_gradient(where.segment, b);
-  add_to(of_use[b], where, contribution, first);
-}
-
 /// The first is assigned, so that no zeros are added.
-void GradientWriter::add_to(BufferId sum, Where where, BufferId contribution, bool first) {
-  arithmetic(first ? OpId::kStartSum : OpId::kAccumulate, route(where.segment).home, where,
-             {{kContribution, contribution}, {kSum, sum}}, sum_cost(where, 2));
+void GradientWriter::add(Where where, int b, BufferId contribution) {
+  const int s = where.segment;
+  auto& of_use = gradient(s).of_use;
+  const bool first = !of_use.contains(b);
+  if (first) of_use[b] = new_gradient(s, b);
+  arithmetic(first ? OpId::kStartSum : OpId::kAccumulate, route(s).home, where,
+             {{kContribution, contribution}, {kSum, of_use[b]}}, sum_cost(s, 2));
 }
 
 void GradientWriter::complete(int s) {
+  const Buffers all = add_uses(s);
+  take_norms(s, all);
+  if (!setup_.delays()) keep_parts(s, all);
+}
+
+/// In a sum that is there: the embedding's, whose block has the lower number. Or, where they stay
+/// apart, not at all: both, in this order.
+Buffers GradientWriter::add_uses(int s) {
+  const auto& of_use = gradient(s).of_use;
+  const BufferId first = of_use.begin()->second, last = of_use.rbegin()->second;
+  if (of_use.size() == 1) return {first};
+  if (route(s).apart) return {first, last};
+  arithmetic(OpId::kAddUses, route(s).home, {.segment = s}, {{kSum, first}, {kOtherUse, last}},
+             sum_cost(s, 3));
+  return {first};
+}
+
+void GradientWriter::take_norms(int s, const Buffers& gradient) {
   const bool on_device = separate() && route(s).home == prefetch::Tier::kGpu;
+  const std::uint64_t elems = setup_.segment_elems(s);
   BufferId& norms = norms_[static_cast<std::size_t>(s)];
-  norms = transient(on_device ? catalog_.device_norms : catalog_.norms,
-                    norm_bytes(setup_.segment_elems(s)));
-  if (route(s).apart) {
-    take_norms_by_chunk(s, norms);
-  } else {
-    const BufferId whole = add_uses(s);
-    take_norms({.segment = s}, whole, norms);
-    keep_parts(s, setup_.delays() ? catalog_.pending_chunks[static_cast<std::size_t>(s)]
-                                  : parts_of(s, whole, size_of(route(s).dtype)));
-  }
+  norms = transient(on_device ? catalog_.device_norms : catalog_.norms, norm_bytes(elems));
+  const Bytes read = elems * size_of(route(s).dtype) * gradient.size();
+  arithmetic(OpId::kNorm, route(s).home, {.segment = s}, {{kGradient, gradient}, {kNorms, norms}},
+             {.bytes = static_cast<double>(read)});
   if (on_device) norms = moved(OpId::kOffloadNorms, {.segment = s}, norms, catalog_.norms);
 }
 
-/// In a sum that is there: the embedding's, whose block has the lower number.
-BufferId GradientWriter::add_uses(int s) {
-  const auto& of_use = gradient(s).of_use;
-  const BufferId whole = of_use.begin()->second;
-  if (of_use.size() > 1) {
-    arithmetic(OpId::kAddUses, route(s).home, {.segment = s},
-               {{kSum, whole}, {kOtherUse, of_use.rbegin()->second}}, sum_cost({.segment = s}, 3));
-  }
-  return whole;
-}
-
-void GradientWriter::take_norms(Where where, BufferId gradient, BufferId norms) {
-  const GradientRoute& of = route(where.segment);
-  arithmetic(OpId::kNorm, of.home, where, {{kGradient, gradient}, {kNorms, norms}},
-             {.bytes = static_cast<double>(elems_of(where) * size_of(of.dtype))});
-}
-
-/// Of sums that live only for this.
-void GradientWriter::take_norms_by_chunk(int s, BufferId norms) {
-  for (const auto& [b, contribution] : gradient(s).of_use) {
-    keep_parts(s, parts_of(s, contribution, size_of(setup_.compute)));
-  }
-  for (int c = 0; c < chunks(s); ++c) {
-    const Where where{.segment = s, .chunk = c};
-    const zero::Chunk& of = chunk(where);
-    const BufferId part = part_of(norms, norm_bytes(of.first_elem), norm_bytes(of.elems));
-    take_norms(where, chunk_gradient(where), part);
-  }
-}
-
-void GradientWriter::keep_parts(int s, const Buffers& parts) {
-  auto& all = gradient(s).parts;
-  all.resize(parts.size());
-  for (std::size_t c = 0; c < parts.size(); ++c) all[c].push_back(parts[c]);
-}
-
-Buffers GradientWriter::parts_of(int s, BufferId all, Bytes elem) {
-  Buffers parts;
+void GradientWriter::keep_parts(int s, const Buffers& all) {
+  const Bytes elem = size_of(route(s).dtype);
   for (const zero::Chunk& c : setup_.chunks[static_cast<std::size_t>(s)]) {
-    parts.push_back(part_of(all, c.first_elem * elem, c.elems * elem));
+    Buffers& parts = gradient(s).parts.emplace_back();
+    for (const BufferId term : all) {
+      parts.push_back(part_of(term, c.first_elem * elem, c.elems * elem));
+    }
   }
-  return parts;
 }
 
-BufferId GradientWriter::chunk_gradient(Where where) {
-  const Buffers& parts = gradient(where.segment).parts[static_cast<std::size_t>(where.chunk)];
-  if (!route(where.segment).apart) return parts.front();
-  const Bytes bytes = chunk(where).elems * size_of(DType::kF32);
-  const BufferId sum = transient(catalog_.summed_chunks.at(bytes), bytes);
-  for (const BufferId part : parts) add_to(sum, where, part, part == parts.front());
-  return sum;
+Buffers GradientWriter::chunk_gradient(Where where) {
+  if (setup_.delays()) return {home_gradient(where)};
+  return gradient(where.segment).parts[static_cast<std::size_t>(where.chunk)];
 }
 
 }  // namespace sluice::schedule

@@ -31,8 +31,8 @@ class GradientWriter : public UpdateWriter {
 
   /// By segment: the global order of grains.
   const Buffers& norms() const { return norms_; }
-  /// What the optimizer takes of one chunk: a part, or a sum made for this.
-  BufferId chunk_gradient(Where chunk);
+  /// What the optimizer takes of one chunk: a part of the gradient, or of its two terms.
+  Buffers chunk_gradient(Where chunk);
 
  private:
   struct Gradient {
@@ -40,7 +40,7 @@ class GradientWriter : public UpdateWriter {
     std::map<int, BufferId> of_use = {};
     std::optional<BufferId> later = {};  // a contribution that is added when the sum has begun
     std::int64_t collected = 0;          // contributions
-    std::vector<Buffers> parts = {};     // by chunk: of the whole, or of each use that stays apart
+    std::vector<Buffers> parts = {};     // by chunk: of the whole, or of both uses that stay apart
   };
 
   const GradientRoute& route(int s) const { return catalog_.routes[static_cast<std::size_t>(s)]; }
@@ -52,22 +52,15 @@ class GradientWriter : public UpdateWriter {
   BufferId new_gradient(int s, int b);
   BufferId brought_home(Where where, int b, BufferId contribution);
   void add(Where where, int b, BufferId contribution);
-  void add_to(BufferId sum, Where where, BufferId contribution, bool first);
-  BufferId add_uses(int s);
+  Buffers add_uses(int s);
 
   void complete(int s);
-  void take_norms(Where where, BufferId gradient, BufferId norms);
-  void take_norms_by_chunk(int s, BufferId norms);
-  void keep_parts(int s, const Buffers& parts);
-  Buffers parts_of(int s, BufferId all, Bytes elem);
+  void take_norms(int s, const Buffers& gradient);
+  void keep_parts(int s, const Buffers& gradient);
 
-  /// Of a segment, or of a chunk.
-  std::uint64_t elems_of(Where where) const {
-    return where.chunk < 0 ? setup_.segment_elems(where.segment) : chunk(where).elems;
-  }
   /// Of fp32 sums, read or written so many times.
-  Cost sum_cost(Where where, int times) const {
-    return {.bytes = static_cast<double>(elems_of(where) * size_of(DType::kF32)) * times};
+  Cost sum_cost(int s, int times) const {
+    return {.bytes = static_cast<double>(setup_.segment_elems(s) * size_of(DType::kF32)) * times};
   }
 
   std::vector<Gradient> gradients_;  // by segment

@@ -118,7 +118,7 @@ OpRow make_row(OpId id) {
     case OpId::kAddUses:
       return arithmetic("add uses", {update(kSum), read(kOtherUse)});
     case OpId::kNorm:
-      return arithmetic("norm", {read(kGradient), write(kNorms)});
+      return arithmetic("norm", {read_several(kGradient), write(kNorms)});
     case OpId::kOffloadNorms:
       return to_host("offload norms");
     case OpId::kFetchGradient:
@@ -140,7 +140,8 @@ OpRow make_row(OpId id) {
     case OpId::kReadState:
       return read_drive("read state");
     case OpId::kAdam:
-      return arithmetic("adam", {read(kRecord), update(kState), read(kGradient), write(kFresh)});
+      return arithmetic("adam",
+                        {read(kRecord), update(kState), read_several(kGradient), write(kFresh)});
     case OpId::kWriteState:
       return write_drive("write state");
     case OpId::kOffloadState:

@@ -234,7 +234,7 @@ class Step : public GradientWriter {
       Buffers& fresh = fresh_[static_cast<std::size_t>(s)];
       for (int c = static_cast<int>(fresh.size()); c < chunks(s); ++c) {
         const Where where{.segment = s, .chunk = c};
-        fresh.push_back(update_apart(where, home_gradient(where), taken_record(s)));
+        fresh.push_back(update_apart(where, {home_gradient(where)}, taken_record(s)));
       }
     }
   }
@@ -266,7 +266,7 @@ class Drain : public UpdateWriter {
     for (int s = 0; s < segments(); ++s) {
       for (int c = 0; c < chunks(s); ++c) {
         const Where where{.segment = s, .chunk = c};
-        update(where, home_gradient(where), taken_record(s));
+        update(where, {home_gradient(where)}, taken_record(s));
       }
     }
     return finish();

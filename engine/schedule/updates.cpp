@@ -4,21 +4,23 @@ namespace sluice::schedule {
 
 using enum Operand;
 
-void UpdateWriter::update(Where where, BufferId gradient, BufferId record) {
+void UpdateWriter::update(Where where, const Buffers& gradient, BufferId record) {
   const BufferId fresh = fresh_slot(where, optimizer_tier());
   adam(where, gradient, fresh, record);
   bring_weights_home(where, fresh, record);
 }
 
-BufferId UpdateWriter::update_apart(Where where, BufferId gradient, BufferId record) {
+BufferId UpdateWriter::update_apart(Where where, const Buffers& gradient, BufferId record) {
   const BufferId fresh = waiting_slot(where, optimizer_tier());
   adam(where, gradient, fresh, record);
   return fresh;
 }
 
-void UpdateWriter::adam(Where where, BufferId gradient, BufferId fresh, BufferId record) {
+void UpdateWriter::adam(Where where, const Buffers& gradient, BufferId fresh, BufferId record) {
   const BufferId state = setup_.updates_on_device() ? home_state(where) : read_state(where);
-  const Cost cost{.bytes = static_cast<double>(chunk(where).elems * zero::kUpdateBytesPerElem)};
+  const Bytes more = (gradient.size() - 1) * size_of(setup_.compute);
+  const Cost cost{.bytes =
+                      static_cast<double>(chunk(where).elems * (zero::kUpdateBytesPerElem + more))};
   arithmetic(OpId::kAdam, optimizer_tier(), where,
              {{kRecord, record},
               {kState, state},
@@ -28,12 +30,15 @@ void UpdateWriter::adam(Where where, BufferId gradient, BufferId fresh, BufferId
   bring_state_home(where, state, record);
 }
 
-BufferId UpdateWriter::where_optimizer_reads(Where where, BufferId gradient, BufferId record) {
+Buffers UpdateWriter::where_optimizer_reads(Where where, Buffers gradient, BufferId record) {
   const GradientRoute& route = catalog_.routes[static_cast<std::size_t>(where.segment)];
   if (!route.copied_by_chunk) return gradient;
   const Bytes bytes = chunk(where).elems * size_of(route.dtype);
-  return moved(setup_.updates_on_device() ? OpId::kFetchGradient : OpId::kOffloadGradient, where,
-               gradient, catalog_.gradient_chunks.at(bytes), record);
+  const OpId copies = setup_.updates_on_device() ? OpId::kFetchGradient : OpId::kOffloadGradient;
+  for (BufferId& term : gradient) {
+    term = moved(copies, where, term, catalog_.gradient_chunks.at(bytes), record);
+  }
+  return gradient;
 }
 
 void UpdateWriter::take_records() {

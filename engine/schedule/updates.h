@@ -12,10 +12,11 @@ class UpdateWriter : public ProgramWriter {
 
   BufferId new_record() { return transient(catalog_.records, catalog_.sizes.record); }
 
-  /// New weights of one chunk, home at once. `gradient`: of the chunk, where it lies at home.
-  void update(Where where, BufferId gradient, BufferId record);
+  /// New weights of one chunk, home at once. `gradient`: of the chunk, where it lies at home; of
+  /// two terms, whose sum it is, or one.
+  void update(Where where, const Buffers& gradient, BufferId record);
   /// The same into a slot, while those at home are still read; that slot.
-  BufferId update_apart(Where where, BufferId gradient, BufferId record);
+  BufferId update_apart(Where where, const Buffers& gradient, BufferId record);
 
   /// What was decided of gradients that wait, so that this program may decide of its own.
   void take_records();
@@ -25,8 +26,8 @@ class UpdateWriter : public ProgramWriter {
   prefetch::Tier optimizer_tier() const {
     return setup_.updates_on_device() ? prefetch::Tier::kGpu : prefetch::Tier::kCpu;
   }
-  void adam(Where where, BufferId gradient, BufferId fresh, BufferId record);
-  BufferId where_optimizer_reads(Where where, BufferId gradient, BufferId record);
+  void adam(Where where, const Buffers& gradient, BufferId fresh, BufferId record);
+  Buffers where_optimizer_reads(Where where, Buffers gradient, BufferId record);
 
   Buffers taken_;  // as Catalog::pending_records
 };

@@ -28,7 +28,7 @@ cpu_adam::Mode mode_of(OptimizerType type) {
 
 }  // namespace
 
-cpu_adam::Gradient as_gradient(OpBytes::Bytes bytes, DType dtype) {
+cpu_adam::Values as_gradient(OpBytes::Bytes bytes, DType dtype) {
   switch (dtype) {
     case DType::kF32:
       return OpBytes::as<const float>(bytes);
@@ -53,8 +53,11 @@ cpu_adam::Published as_weights(OpBytes::Bytes bytes, DType dtype) {
 }
 
 cpu_adam::Gradient part(const cpu_adam::Gradient& all, std::uint64_t first, std::uint64_t elems) {
-  return std::visit([&](auto span) -> cpu_adam::Gradient { return span.subspan(first, elems); },
-                    all);
+  const auto of = [&](const cpu_adam::Values& values) {
+    return std::visit([&](auto span) -> cpu_adam::Values { return span.subspan(first, elems); },
+                      values);
+  };
+  return all.more ? cpu_adam::Gradient(of(all.values), of(*all.more)) : of(all.values);
 }
 
 cpu_adam::Published part(const cpu_adam::Published& all, std::uint64_t first, std::uint64_t elems) {
@@ -101,7 +104,14 @@ void ArithmeticOps::run_by(const Arithmetic& arithmetic, const OpBytes& op) cons
 }
 
 cpu_adam::Gradient ArithmeticOps::gradient(const OpBytes& op) const {
-  return as_gradient(op[Operand::kGradient], routes_[index(op.where.segment)].dtype);
+  const auto terms = op.all(Operand::kGradient);
+  const DType dtype = routes_[index(op.where.segment)].dtype;
+  SLUICE_CHECK(terms.size() == 1 || terms.size() == 2, kLogic,
+               fmt::format("'{}': a gradient has 1 term or 2, this one {}", kind_of(op.id).name,
+                           terms.size()));
+  const cpu_adam::Values first = as_gradient(terms.front(), dtype);
+  if (terms.size() == 1) return first;
+  return {first, as_gradient(terms.back(), dtype)};
 }
 
 template <class Arithmetic>

@@ -17,7 +17,7 @@
 namespace sluice::train {
 
 /// Bytes as the values of this type.
-cpu_adam::Gradient as_gradient(OpBytes::Bytes bytes, DType dtype);
+cpu_adam::Values as_gradient(OpBytes::Bytes bytes, DType dtype);
 cpu_adam::Published as_weights(OpBytes::Bytes bytes, DType dtype);
 /// Elements [first, first + elems).
 cpu_adam::Gradient part(const cpu_adam::Gradient& all, std::uint64_t first, std::uint64_t elems);
@@ -46,7 +46,7 @@ class ArithmeticOps {
   void run_by(const Arithmetic& arithmetic, const OpBytes& op) const;
   template <class Arithmetic>
   void adam(const Arithmetic& arithmetic, const OpBytes& op) const;
-  /// The operand, in the dtype of its segment's gradient.
+  /// The operand, of one term or two, in the dtype of its segment's gradient.
   cpu_adam::Gradient gradient(const OpBytes& op) const;
 
   const schedule::Setup& setup_;

@@ -79,7 +79,7 @@ struct OnDevice {
 /// The rates that follow. What was not looked at keeps its default.
 plan::Rates rates_of(const Timings& timings, const OnDevice& on_device);
 
-/// The type of most elements of the gradient: a tied table's is a sum.
+/// The type of most elements of the gradient, or of its terms.
 DType updates_read(const schedule::Setup& setup);
 
 /// How two works that are at the cores at once get their paces.

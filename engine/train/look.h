@@ -48,7 +48,7 @@ class Look {
   /// Of an update, and of a sum and the norms of the same gradient, in the types of the run.
   struct Operands {
     cpu_adam::State state;
-    cpu_adam::Gradient gradient, contribution;
+    cpu_adam::Values gradient, contribution;
     cpu_adam::Published weights;
     std::span<double> norms;
   };

@@ -10,9 +10,15 @@ namespace {
 
 using cpu_adam::Gradient;
 using cpu_adam::Published;
+using cpu_adam::Values;
 
-Gradient here(const Gradient& values) {
-  return std::visit([](auto span) { return Gradient(local(span)); }, values);
+Values here(const Values& values) {
+  return std::visit([](auto span) { return Values(local(span)); }, values);
+}
+
+Gradient here(const Gradient& gradient) {
+  if (!gradient.more) return here(gradient.values);
+  return {here(gradient.values), here(*gradient.more)};
 }
 
 Published here(const Published& values) {
@@ -39,15 +45,15 @@ void Arithmetic::grain_norms(Gradient gradient, std::span<double> partials) cons
   host_.grain_norms(here(gradient), local(partials));
 }
 
-void Arithmetic::accumulate(std::span<float> sum, Gradient contribution) const {
+void Arithmetic::accumulate(std::span<float> sum, Values contribution) const {
   host_.accumulate(local(sum), here(contribution));
 }
 
-void Arithmetic::assign(std::span<float> sum, Gradient contribution) const {
+void Arithmetic::assign(std::span<float> sum, Values contribution) const {
   host_.assign(local(sum), here(contribution));
 }
 
-void Arithmetic::add(std::span<float> out, Gradient a, Gradient b) const {
+void Arithmetic::add(std::span<float> out, Values a, Values b) const {
   host_.add(local(out), here(a), here(b));
 }
 

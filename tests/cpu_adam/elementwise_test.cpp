@@ -36,9 +36,12 @@ TEST_P(NormIsa, GivesTheBitsOfTheOracleForEveryTailAndAlignment) {
     for (std::size_t offset : {0U, 1U, 7U}) {
       const Problem p(count, offset, static_cast<unsigned>(count));
       for (const DType type : kTypes) {
-        std::vector<double> want;
-        if (count != 0) want.push_back(oracle::sum_squares(wide_gradient(p, type)));
-        ASSERT_EQ(norms(adam, gradient_of(p, type), count), want) << count << name_of(type);
+        for (const int terms : {1, 2}) {
+          std::vector<double> want;
+          if (count != 0) want.push_back(oracle::sum_squares(wide_gradient(p, type, terms)));
+          ASSERT_EQ(norms(adam, gradient_of(p, type, terms), count), want)
+              << count << name_of(type) << terms;
+        }
       }
     }
   }
@@ -66,10 +69,13 @@ TEST_P(NormIsa, OfEveryTypeIsTheSameForEveryThreadCount) {
   constexpr std::size_t kCount = 9 * kGrainElems + 99;
   const Problem p(kCount, 0, 4);
   for (const DType type : kTypes) {
-    const std::vector<double> want = norms_of_oracle(wide_gradient(p, type));
-    for (unsigned threads = 1; threads <= 4; ++threads) {
-      const Optimizer adam = optimizer(GetParam(), threads);
-      EXPECT_EQ(norms(adam, gradient_of(p, type), kCount), want) << threads << name_of(type);
+    for (const int terms : {1, 2}) {
+      const std::vector<double> want = norms_of_oracle(wide_gradient(p, type, terms));
+      for (unsigned threads = 1; threads <= 4; ++threads) {
+        const Optimizer adam = optimizer(GetParam(), threads);
+        EXPECT_EQ(norms(adam, gradient_of(p, type, terms), kCount), want)
+            << threads << name_of(type) << terms;
+      }
     }
   }
 }
@@ -122,7 +128,7 @@ TEST_P(SumIsa, AssignsAccumulatesAndAddsLikeOneElementAtATime) {
       const std::span<float> sum = out.published32.span();
       for (const DType a : kTypes) {
         const std::vector<float> wide_a = wide_gradient(p, a);
-        adam.assign(sum, gradient_of(p, a));
+        adam.assign(sum, values_of(p, a));
         ASSERT_EQ(bits_of(sum), bits_of(wide_a)) << count;
         for (const DType b : kTypes) {
           const std::vector<float> wide_b = wide_gradient(p, b);
@@ -131,13 +137,13 @@ TEST_P(SumIsa, AssignsAccumulatesAndAddsLikeOneElementAtATime) {
             both.push_back(sum_of(wide_a[i], wide_b[i]));
             more.push_back(sum_of(both[i], wide_b[i]));
           }
-          adam.add(sum, gradient_of(p, a), gradient_of(p, b));
+          adam.add(sum, values_of(p, a), values_of(p, b));
           ASSERT_EQ(bits_of(sum), bits_of(both)) << count;
-          adam.accumulate(sum, gradient_of(p, b));
+          adam.accumulate(sum, values_of(p, b));
           ASSERT_EQ(bits_of(sum), bits_of(more)) << count;
         }
       }
-      adam.assign(sum, gradient_of(p, DType::kF32));
+      adam.assign(sum, values_of(p, DType::kF32));
       adam.add(sum, std::span<const float>(sum), std::span<const float>(sum));
       for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(sum[i], 2 * p.gradient32.span()[i]);
       ASSERT_TRUE(out.guards_hold());

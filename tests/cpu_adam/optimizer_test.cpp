@@ -74,7 +74,9 @@ TEST(Optimizer, RefusesSpansOfUnequalLengthAndWritesNothing) {
   const Problem p(100, 0, 1);
   const Problem before = p;
   const State state = p.state();
-  const Gradient gradient = gradient_of(p, DType::kF32);
+  const Values gradient = values_of(p, DType::kF32);
+  const Gradient short_term(gradient, p.gradient32.span().first(99));
+  const Gradient of_two_types(gradient, values_of(p, DType::kBf16));
   const std::span<Bf16> copy = p.published_bf16.span();
   const std::span<const float> short_gradient = p.gradient32.span().first(99);
   std::vector<double> partials(2);
@@ -86,6 +88,9 @@ TEST(Optimizer, RefusesSpansOfUnequalLengthAndWritesNothing) {
              adam.update(hyper, {state.master, state.m, state.v.first(99)}, gradient, copy);
            }),
            code_of([&] { adam.update(hyper, state, short_gradient, copy); }),
+           code_of([&] { adam.update(hyper, state, short_term, copy); }),
+           code_of([&] { adam.update(hyper, state, of_two_types, copy); }),
+           code_of([&] { adam.grain_norms(short_term, std::span(partials).first(1)); }),
            code_of([&] { adam.update(hyper, state, gradient, copy.first(99)); }),
            code_of([&] { adam.grain_norms(gradient, partials); }),
            code_of([&] { adam.accumulate(state.master, short_gradient); }),

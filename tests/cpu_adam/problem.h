@@ -102,7 +102,7 @@ inline float any_finite(std::mt19937& random) {
   }
 }
 
-/// A training state with a gradient in every type: the fp32 one, rounded. The fp16 one is finite
+/// A training state with two gradients in every type: the fp32 one, rounded. The fp16 one is finite
 /// too.
 struct Problem {
   Problem(std::size_t count, std::size_t offset, unsigned seed)
@@ -112,6 +112,9 @@ struct Problem {
         gradient32(count, offset),
         gradient_bf16(count, offset),
         gradient_fp16(count, offset),
+        other32(count, offset),
+        other_bf16(count, offset),
+        other_fp16(count, offset),
         published32(count, offset),
         published_bf16(count, offset),
         published_fp16(count, offset) {
@@ -124,6 +127,9 @@ struct Problem {
       gradient32.span()[i] = any_finite(random);
       gradient_bf16.span()[i] = to_bf16(gradient32.span()[i]);
       gradient_fp16.span()[i] = to_fp16(std::clamp(gradient32.span()[i], -65504.0F, 65504.0F));
+      other32.span()[i] = any_finite(random);
+      other_bf16.span()[i] = to_bf16(other32.span()[i]);
+      other_fp16.span()[i] = to_fp16(std::clamp(other32.span()[i], -65504.0F, 65504.0F));
     }
   }
 
@@ -137,6 +143,9 @@ struct Problem {
   Placed<float> master, m, v, gradient32;
   Placed<Bf16> gradient_bf16;
   Placed<Fp16> gradient_fp16;
+  Placed<float> other32;
+  Placed<Bf16> other_bf16;
+  Placed<Fp16> other_fp16;
   Placed<float> published32;
   Placed<Bf16> published_bf16;
   Placed<Fp16> published_fp16;
@@ -144,7 +153,7 @@ struct Problem {
 
 inline constexpr std::array kTypes = {DType::kF32, DType::kBf16, DType::kF16};
 
-inline Gradient gradient_of(const Problem& p, DType type) {
+inline Values values_of(const Problem& p, DType type) {
   switch (type) {
     case DType::kF32:
       return std::span<const float>(p.gradient32.span());
@@ -156,8 +165,26 @@ inline Gradient gradient_of(const Problem& p, DType type) {
   return {};
 }
 
-/// The gradient of that type, each element as a float.
-inline std::vector<float> wide_gradient(const Problem& p, DType type) {
+inline Values others_of(const Problem& p, DType type) {
+  switch (type) {
+    case DType::kF32:
+      return std::span<const float>(p.other32.span());
+    case DType::kBf16:
+      return std::span<const Bf16>(p.other_bf16.span());
+    case DType::kF16:
+      return std::span<const Fp16>(p.other_fp16.span());
+  }
+  return {};
+}
+
+/// The first gradient of that type, or both as the terms of one.
+inline Gradient gradient_of(const Problem& p, DType type, int terms = 1) {
+  if (terms == 1) return values_of(p, type);
+  return {values_of(p, type), others_of(p, type)};
+}
+
+/// Each element as a float.
+inline std::vector<float> wide(const Values& of) {
   return std::visit(
       [](const auto& values) {
         std::vector<float> wide;
@@ -170,7 +197,19 @@ inline std::vector<float> wide_gradient(const Problem& p, DType type) {
         }
         return wide;
       },
-      gradient_of(p, type));
+      of);
+}
+
+/// The gradient, each element as a float: its sum where there are two terms.
+inline std::vector<float> wide_gradient(const Problem& p, DType type, int terms = 1) {
+  std::vector<float> sums = wide(values_of(p, type));
+  if (terms == 1) return sums;
+  const std::vector<float> others = wide(others_of(p, type));
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    // In fp64 and rounded, which is as rounded once: 53 bits are no fewer than 2 * 24 + 2.
+    sums[i] = static_cast<float>(double{sums[i]} + double{others[i]});
+  }
+  return sums;
 }
 
 inline Hyper some_hyper(Mode mode) {

@@ -28,8 +28,8 @@ Published published_of(const Problem& p, Copy copy) {
 }
 
 void expect_oracle(const Problem& before, const Problem& after, const Hyper& hyper, DType type,
-                   Copy copy) {
-  const std::vector<float> gradient = wide_gradient(before, type);
+                   Copy copy, int terms = 1) {
+  const std::vector<float> gradient = wide_gradient(before, type, terms);
   for (std::size_t i = 0; i < before.master.span().size(); ++i) {
     const float g = gradient[i];
     const oracle::Element want =
@@ -59,13 +59,16 @@ TEST_P(AdamIsa, GivesTheBitsOfTheOracleForEveryLengthAlignmentTypeAndMode) {
         const Problem before(count, offset, static_cast<unsigned>(100 * count + offset));
         for (DType type : kTypes) {
           for (Copy copy : {Copy::kNone, Copy::kF32, Copy::kBf16, Copy::kF16}) {
-            for (Mode mode : {Mode::kAdamW, Mode::kAdam}) {
-              SCOPED_TRACE(testing::Message() << "count " << count << " offset " << offset);
+            // A gradient of two terms in one mode only: what follows their sum is the same.
+            for (const auto& [mode, terms] : {std::pair(Mode::kAdamW, 1), std::pair(Mode::kAdam, 1),
+                                              std::pair(Mode::kAdamW, 2)}) {
+              SCOPED_TRACE(testing::Message() << "count " << count << " offset " << offset << ", "
+                                              << terms << " terms");
               const Problem after = before;
               const Hyper hyper = some_hyper(mode);
-              adam.update(hyper, after.state(), gradient_of(after, type),
+              adam.update(hyper, after.state(), gradient_of(after, type, terms),
                           published_of(after, copy));
-              expect_oracle(before, after, hyper, type, copy);
+              expect_oracle(before, after, hyper, type, copy, terms);
               if (HasFatalFailure()) return;
               ASSERT_TRUE(after.guards_hold());
             }
@@ -80,19 +83,21 @@ TEST_P(AdamIsa, GivesTheBitsOfTheOracleOverManyGrainsAndEveryThreadCount) {
   const Problem before(9 * kGrainElems + 37, 0, 5);
   struct Types {
     DType gradient;
+    int terms;
     Copy copy;
   };
   for (Stores stores : {Stores::kCached, Stores::kStreaming}) {
     for (unsigned threads = 1; threads <= 4; ++threads) {
-      for (const auto [gradient, copy] :
-           {Types{DType::kF32, Copy::kF32}, Types{DType::kBf16, Copy::kBf16},
-            Types{DType::kF16, Copy::kF16}}) {
+      for (const auto [gradient, terms, copy] :
+           {Types{DType::kF32, 1, Copy::kF32}, Types{DType::kBf16, 1, Copy::kBf16},
+            Types{DType::kF16, 1, Copy::kF16}, Types{DType::kBf16, 2, Copy::kBf16}}) {
         SCOPED_TRACE(testing::Message() << threads << " threads, " << name_of(gradient));
         const Problem after = before;
         const Hyper hyper = some_hyper(Mode::kAdamW);
         optimizer(GetParam(), threads, stores)
-            .update(hyper, after.state(), gradient_of(after, gradient), published_of(after, copy));
-        expect_oracle(before, after, hyper, gradient, copy);
+            .update(hyper, after.state(), gradient_of(after, gradient, terms),
+                    published_of(after, copy));
+        expect_oracle(before, after, hyper, gradient, copy, terms);
         if (HasFatalFailure()) return;
         ASSERT_TRUE(after.guards_hold());
       }

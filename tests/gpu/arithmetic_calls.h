@@ -25,7 +25,7 @@ struct Lie {
   int moved = -1;
 };
 
-inline constexpr int kOperands = 10;
+inline constexpr int kOperands = 13;
 
 /// Every operand that a call may have, one behind the other from `base` on, with room between.
 struct Operands {
@@ -45,6 +45,9 @@ struct Operands {
     next(gradient32, lie.count);
     next(gradient_bf16, lie.count);
     next(gradient_fp16, lie.count);
+    next(other32, lie.count);
+    next(other_bf16, lie.count);
+    next(other_fp16, lie.count);
     next(copy32, lie.count);
     next(copy_bf16, lie.count);
     next(copy_fp16, lie.count);
@@ -57,6 +60,9 @@ struct Operands {
   std::span<float> master, m, v, gradient32;
   std::span<Bf16> gradient_bf16;
   std::span<Fp16> gradient_fp16;
+  std::span<float> other32;
+  std::span<Bf16> other_bf16;
+  std::span<Fp16> other_fp16;
   std::span<float> copy32;
   std::span<Bf16> copy_bf16;
   std::span<Fp16> copy_fp16;
@@ -79,6 +85,9 @@ class Sample {
       all.gradient32[i] = any_float(random);
       all.gradient_bf16[i] = to_bf16(any_float(random));
       all.gradient_fp16[i] = to_fp16(any_float(random) * 1e4F);
+      all.other32[i] = any_float(random);
+      all.other_bf16[i] = to_bf16(any_float(random));
+      all.other_fp16[i] = to_fp16(any_float(random) * 1e4F);
     }
   }
 
@@ -161,6 +170,7 @@ std::vector<Call<Arithmetic>> calls() {
   using F = std::span<const float>;
   using B = std::span<const Bf16>;
   using H = std::span<const Fp16>;
+  using G = cpu_adam::Gradient;
   using cpu_adam::Mode;
   static const cpu_adam::Hyper w = cpu_adam::some_hyper(Mode::kAdamW);
   static const cpu_adam::Hyper l2 = cpu_adam::some_hyper(Mode::kAdam);
@@ -181,6 +191,22 @@ std::vector<Call<Arithmetic>> calls() {
        [](A a, O o) { a.update(l2, o.state(), H(o.gradient_fp16), o.copy_bf16); }},
       {"fp16, fp16 copy",
        [](A a, O o) { a.update(w, o.state(), H(o.gradient_fp16), o.copy_fp16); }},
+      {"two fp32, bf16 copy",
+       [](A a, O o) { a.update(w, o.state(), G(F(o.gradient32), F(o.other32)), o.copy_bf16); }},
+      {"two bf16, bf16 copy",
+       [](A a, O o) {
+         a.update(w, o.state(), G(B(o.gradient_bf16), B(o.other_bf16)), o.copy_bf16);
+       }},
+      {"two fp16, fp16 copy",
+       [](A a, O o) {
+         a.update(l2, o.state(), G(H(o.gradient_fp16), H(o.other_fp16)), o.copy_fp16);
+       }},
+      {"norms of two fp32",
+       [](A a, O o) { a.grain_norms(G(F(o.gradient32), F(o.other32)), o.partials); }},
+      {"norms of two bf16",
+       [](A a, O o) { a.grain_norms(G(B(o.gradient_bf16), B(o.other_bf16)), o.partials); }},
+      {"norms of two fp16",
+       [](A a, O o) { a.grain_norms(G(H(o.gradient_fp16), H(o.other_fp16)), o.partials); }},
       {"norms of fp32", [](A a, O o) { a.grain_norms(F(o.gradient32), o.partials); }},
       {"norms of bf16", [](A a, O o) { a.grain_norms(B(o.gradient_bf16), o.partials); }},
       {"norms of fp16", [](A a, O o) { a.grain_norms(H(o.gradient_fp16), o.partials); }},
@@ -229,6 +255,14 @@ std::vector<Call<Arithmetic>> wrong_calls() {
        [](A a, O o) {
          a.update(Hyper{.clip = std::numeric_limits<float>::infinity()}, o.state(), F(o.gradient32),
                   {});
+       }},
+      {"a term is short",
+       [](A a, O o) {
+         a.update({}, o.state(), cpu_adam::Gradient(F(o.gradient32), F(o.other32.subspan(1))), {});
+       }},
+      {"terms of two types",
+       [](A a, O o) {
+         a.grain_norms(cpu_adam::Gradient(F(o.gradient32), B(o.other_bf16)), o.partials);
        }},
       {"partials are missing", [](A a, O o) { a.grain_norms(F(o.gradient32), {}); }},
       {"a sum is short", [](A a, O o) { a.accumulate(o.master.subspan(1), F(o.gradient32)); }},

@@ -30,15 +30,27 @@ int uses_of(const Written& run, int segment) {
   return run.setup.model->decoder.tied_embeddings && segment == 0 ? 2 : 1;
 }
 
-/// The compute dtype of a single contribution, fp32 of a sum.
-DType dtype_of(const Written& run, int segment) {
-  const bool single = run.setup.micro_batches * uses_of(run, segment) == 1;
-  return single ? run.setup.compute : DType::kF32;
+/// The compute dtype of a single contribution of each use, fp32 of a sum.
+DType dtype_of(const Written& run) {
+  return run.setup.micro_batches == 1 ? run.setup.compute : DType::kF32;
 }
 
 /// It has one contribution of each of its two uses.
 bool has_one_of_each(const Written& run, int segment) {
   return uses_of(run, segment) == 2 && run.setup.micro_batches == 1;
+}
+
+/// How many terms what the norm and the optimizer read of it has.
+std::size_t terms_of(const Written& run, int segment) {
+  return has_one_of_each(run, segment) ? 2 : 1;
+}
+
+std::vector<BufferId> gradients_of(const Op& op) {
+  std::vector<BufferId> found;
+  for (std::size_t i = 0; i < op.reads.size(); ++i) {
+    if (schedule::read_name(op, i) == Operand::kGradient) found.push_back(op.reads[i]);
+  }
+  return found;
 }
 
 /// Sums of a segment, in program order.
@@ -104,41 +116,19 @@ TEST_P(Gradient, OfATiedWeightAddsTheHeadsUseToTheEmbeddings) {
   }
 }
 
-/// With one: both stay as they are, and each chunk is summed twice, for its norm and its update.
-TEST_P(Gradient, OfATiedWeightIsSummedChunkByChunkWhenItIsAskedFor) {
+/// With one: both stay as they are, and the norm and the optimizer read both, embedding first.
+TEST_P(Gradient, OfATiedWeightIsTheSumOfTwoTermsWhichNobodyWrites) {
   const Written run(GetParam());
   if (!has_one_of_each(run, 0)) return;
   const Script step(run.step);
+  EXPECT_TRUE(sums_of(step, 0).empty());
   const Tier home = GetParam().gradient_on_device() ? Tier::kGpu : Tier::kCpu;
-  const auto& chunks = run.setup.chunks.front();
-  std::vector<Op> readers = step.of(OpId::kNorm, 0);
-  const auto adams = step.of(OpId::kAdam, 0);
-  ASSERT_EQ(readers.size(), chunks.size());
-  ASSERT_EQ(adams.size(), chunks.size());
-  readers.insert(readers.end(), adams.begin(), adams.end());
-  const auto sums = sums_of(step, 0);
-  ASSERT_EQ(sums.size(), 2 * readers.size());
-  for (std::size_t i = 0; i < readers.size(); ++i) {
-    const zero::Chunk& chunk = chunks[i % chunks.size()];
-    const Op &start = sums[2 * i], &add = sums[2 * i + 1];
-    EXPECT_EQ(schedule::id_of(start), OpId::kStartSum);
-    EXPECT_EQ(schedule::id_of(add), OpId::kAccumulate);
-    const BufferId sum = buffer_of(start, Operand::kSum);
-    EXPECT_EQ(buffer_of(add, Operand::kSum), sum);
-    EXPECT_EQ(run.step->info(sum).bytes, chunk.elems * sizeof(float));
-    const Bytes elem = size_of(run.setup.compute);
-    for (const auto& [op, use] :
-         {std::pair(start, OpId::kEmbedBackward), std::pair(add, head_of(GetParam()))}) {
-      const BufferId part = buffer_of(op, Operand::kContribution);
-      EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
-      EXPECT_EQ(run.catalog.pools[run.step->info(part).pool].tier, home) << "both wait there";
-      EXPECT_EQ(run.step->table(part).offset(part), chunk.first_elem * elem);
-      EXPECT_EQ(schedule::id_of(step.maker(run.step->root(part))), use);
-    }
-    const BufferId read = buffer_of(readers[i], Operand::kGradient);
-    const Op& from = step.definer(read);
-    const bool copied = schedule::id_of(from) != OpId::kStartSum;
-    EXPECT_EQ(copied ? buffer_of(from, Operand::kSource) : read, sum);
+  const auto terms = gradients_of(step.of(OpId::kNorm, 0).at(0));
+  ASSERT_EQ(terms.size(), 2U);
+  EXPECT_EQ(schedule::id_of(step.maker(terms[0])), OpId::kEmbedBackward);
+  EXPECT_EQ(schedule::id_of(step.maker(terms[1])), head_of(GetParam()));
+  for (const BufferId term : terms) {
+    EXPECT_EQ(run.catalog.pools[run.step->info(term).pool].tier, home) << "both wait there";
   }
   const auto& table = run.step->transients();
   for (const BufferId root : table.roots()) {
@@ -190,19 +180,7 @@ TEST_P(Gradient, HasOneNormPerSegmentWhichDecideListsInSegmentOrder) {
     EXPECT_EQ(norm.where.segment, static_cast<int>(s));
     EXPECT_EQ(run.step->info(norms).bytes,
               run.setup.layouts[s].elems / kGrainElems * sizeof(double));
-    const auto taken = step.of(OpId::kNorm, static_cast<int>(s));
-    if (!has_one_of_each(run, static_cast<int>(s))) {
-      EXPECT_EQ(taken.size(), 1U);
-      continue;
-    }
-    Bytes next = 0;  // chunk by chunk: all of it
-    for (const Op& of_chunk : taken) {
-      const BufferId part = buffer_of(of_chunk, Operand::kNorms);
-      EXPECT_EQ(run.step->root(part), run.step->root(buffer_of(norm, Operand::kNorms)));
-      EXPECT_EQ(run.step->table(part).offset(part), next);
-      next += run.step->info(part).bytes;
-    }
-    EXPECT_EQ(next, run.step->info(norms).bytes);
+    EXPECT_EQ(step.of(OpId::kNorm, static_cast<int>(s)).size(), 1U);
   }
 }
 
@@ -211,16 +189,15 @@ TEST_P(Gradient, IsFinishedBeforeItsNormIsTaken) {
   const auto& ops = run.step->ops();
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (schedule::id_of(ops[i]) != OpId::kNorm) continue;
-    const BufferId gradient = buffer_of(ops[i], Operand::kGradient);
     const int s = ops[i].where.segment;
-    const auto at = static_cast<std::size_t>(s);
-    const std::uint64_t elems =
-        has_one_of_each(run, s)
-            ? run.setup.chunks[at][static_cast<std::size_t>(ops[i].where.chunk)].elems
-            : run.setup.segment_elems(s);
-    EXPECT_EQ(run.step->info(gradient).bytes, elems * size_of(dtype_of(run, s)));
-    for (std::size_t j = i + 1; j < ops.size(); ++j) {
-      EXPECT_EQ(std::ranges::count(ops[j].writes, gradient), 0) << describe(ops[j]);
+    const std::vector<BufferId> terms = gradients_of(ops[i]);
+    EXPECT_EQ(terms.size(), terms_of(run, s));
+    for (const BufferId gradient : terms) {
+      EXPECT_EQ(run.step->info(gradient).bytes,
+                run.setup.segment_elems(s) * size_of(dtype_of(run)));
+      for (std::size_t j = i + 1; j < ops.size(); ++j) {
+        EXPECT_EQ(std::ranges::count(ops[j].writes, gradient), 0) << describe(ops[j]);
+      }
     }
   }
 }
@@ -247,19 +224,23 @@ TEST_P(Gradient, ReachesTheOptimizerChunkByChunkAsAPartOrAsACopyOfOne) {
   for (const Op& adam : step.of(OpId::kAdam)) {
     const auto s = static_cast<std::size_t>(adam.where.segment);
     const auto& chunk = run.setup.chunks[s][static_cast<std::size_t>(adam.where.chunk)];
-    const Bytes elem = size_of(dtype_of(run, adam.where.segment));
-    BufferId part = buffer_of(adam, Operand::kGradient);
-    EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
-    if (copied) {
-      const Op& copy = step.definer(part);
-      EXPECT_EQ(schedule::id_of(copy), to_host ? OpId::kOffloadGradient : OpId::kFetchGradient);
-      EXPECT_EQ(copy.where.chunk, adam.where.chunk);
-      part = buffer_of(copy, Operand::kSource);
+    const Bytes elem = size_of(dtype_of(run));
+    const auto whole = gradients_of(step.of(OpId::kNorm, adam.where.segment).at(0));
+    const auto parts = gradients_of(adam);
+    ASSERT_EQ(parts.size(), whole.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      BufferId part = parts[i];
       EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
+      if (copied) {
+        const Op& copy = step.definer(part);
+        EXPECT_EQ(schedule::id_of(copy), to_host ? OpId::kOffloadGradient : OpId::kFetchGradient);
+        EXPECT_EQ(copy.where.chunk, adam.where.chunk);
+        part = buffer_of(copy, Operand::kSource);
+        EXPECT_EQ(run.step->info(part).bytes, chunk.elems * elem);
+      }
+      EXPECT_EQ(run.step->root(part), whole[i]) << "in the same order";
+      EXPECT_EQ(run.step->table(part).offset(part), chunk.first_elem * elem);
     }
-    if (has_one_of_each(run, adam.where.segment)) continue;
-    EXPECT_EQ(run.step->root(part), final_gradient(step, adam.where.segment));
-    EXPECT_EQ(run.step->table(part).offset(part), chunk.first_elem * elem);
   }
 }
 
@@ -273,7 +254,8 @@ TEST_P(Gradient, CrossesTheLinkOncePerContributionOrOncePerChunk) {
   const bool from_device = GetParam().gradient_on_device();
   std::size_t offloaded = 0, fetched = 0;
   if (GetParam().separate()) {
-    const std::size_t chunks = step.count(OpId::kAdam);
+    std::size_t chunks = 0;  // of each term
+    for (const Op& adam : step.of(OpId::kAdam)) chunks += terms_of(run, adam.where.segment);
     const bool to_device = GetParam().state_on_device();
     if (from_device && !to_device) offloaded = chunks;
     if (!from_device) offloaded = contributions;
@@ -287,7 +269,7 @@ TEST(GradientDType, IsTheComputeTypeOfASingleContributionAndFp32OfASum) {
   Placement p;
   p.micro_batches = 1;
   schedule::Setup setup = setup_of(p);
-  EXPECT_EQ(schedule::gradient_route(setup, 0).dtype, DType::kF32);   // tied: two uses
+  EXPECT_EQ(schedule::gradient_route(setup, 0).dtype, DType::kBf16);  // tied: of each term
   EXPECT_EQ(schedule::gradient_route(setup, 2).dtype, DType::kBf16);  // a layer
   setup.micro_batches = 2;
   EXPECT_EQ(schedule::gradient_route(setup, 2).dtype, DType::kF32);

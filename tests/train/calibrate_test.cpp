@@ -329,7 +329,10 @@ TEST(Calibrate, UpdatesGradientsOfTheTypeThatMostElementsHave) {
   setup.uses = {2, 1};
   EXPECT_EQ(updates_read(setup), DType::kBf16) << "the tied one is smaller";
   setup.layouts[0].elems = 102;
-  EXPECT_EQ(updates_read(setup), DType::kF32);
+  EXPECT_EQ(updates_read(setup), DType::kBf16) << "of two terms";
+  setup.update = schedule::Update::kDelayed;
+  EXPECT_EQ(updates_read(setup), DType::kF32) << "the tied one is a sum";
+  setup.update = schedule::Update::kEnd;
   setup.uses = {1, 1};
   EXPECT_EQ(updates_read(setup), DType::kBf16);
   setup.micro_batches = 2;

@@ -63,7 +63,7 @@ struct Watched {
       counters[kIsa].streamed += args.count;
     real().update(args);
   }
-  static double sum_squares(cpu_adam::Source in, std::size_t count) noexcept {
+  static double sum_squares(cpu_adam::Terms in, std::size_t count) noexcept {
     counters[kIsa].norms.count();
     return real().sum_squares(in, count);
   }

@@ -37,15 +37,15 @@ void Arithmetic::grain_norms(cpu_adam::Gradient gradient, std::span<double> part
   kEmulated.grain_norms(gradient, partials);
 }
 
-void Arithmetic::accumulate(std::span<float> sum, cpu_adam::Gradient contribution) const {
+void Arithmetic::accumulate(std::span<float> sum, cpu_adam::Values contribution) const {
   kEmulated.accumulate(sum, contribution);
 }
 
-void Arithmetic::assign(std::span<float> sum, cpu_adam::Gradient contribution) const {
+void Arithmetic::assign(std::span<float> sum, cpu_adam::Values contribution) const {
   kEmulated.assign(sum, contribution);
 }
 
-void Arithmetic::add(std::span<float> out, cpu_adam::Gradient a, cpu_adam::Gradient b) const {
+void Arithmetic::add(std::span<float> out, cpu_adam::Values a, cpu_adam::Values b) const {
   kEmulated.add(out, a, b);
 }
 
