@@ -44,7 +44,7 @@ double layer_seconds(const Measured& ops) {
 }
 
 /// Weights, a gradient and state, wherever they are.
-Bytes memory_of(const schedule::Setup& setup) {
+Bytes model_of(const schedule::Setup& setup) {
   return setup.model->parameters() * (zero::kStateBytesPerElem + 2 * size_of(setup.compute));
 }
 
@@ -75,10 +75,11 @@ Throughput throughput(const nvme::Rate& rate) {
 
 }  // namespace
 
-Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available) {
+Bytes looked_at(Bytes last_cache, const RunBytes& of_run, Bytes available) {
   constexpr Bytes kLeast = 4_MiB, kMost = 2_GiB, kTimes = 8;
   const Bytes beyond = kTimes * cache_or_usual(last_cache);
-  return std::min(std::clamp(std::min(beyond, of_run), kLeast, kMost), available / kShares);
+  const Bytes wanted = std::min({beyond, of_run.model, of_run.memory / 5 * 3});
+  return std::min(std::clamp(wanted, kLeast, kMost), available / kShares);
 }
 
 Bytes cleared_by(Bytes last_cache, Bytes of_run, Bytes available) {
@@ -175,12 +176,13 @@ plan::Rates rates_of(const Timings& timings, const OnDevice& on_device) {
   return rates;
 }
 
-Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, const Measured& ops,
-                      Compute& compute, gpu::Stream& stream, const cpu_adam::Options& cpu_adam,
-                      const memory::NvmeTier& nvme, const nvme::Options& aio) {
+Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, Bytes memory,
+                      const Measured& ops, Compute& compute, gpu::Stream& stream,
+                      const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,
+                      const nvme::Options& aio) {
   const cpu_adam::Optimizer optimizer(cpu_adam);
   const Bytes free = std::min(host_memory().available, gpu::free_memory());
-  Look look(setup, looked_at(last_cache(), memory_of(setup), free));
+  Look look(setup, looked_at(last_cache(), {model_of(setup), memory}, free));
   Timings timings{.copied = look.copied(),
                   .elems = look.elems(),
                   .touched = look.touched(),

@@ -11,8 +11,9 @@
 ///         for that (kLongestBeside). A second or two where cores move 20 GB/s and have 32 MiB of
 ///         cache, three times that on a busy machine; up to three times a layer, of short ones half
 ///         a second; one to six more for each drive, up to three times that where it does not hold
-///         still. Up to 2.5 GiB for that long (eight times the last cache, or what the run has),
-///         and what one layer's op needs
+///         still. For that long three quarters of the host memory that the run may take, 2.5 GiB
+///         at most (of eight times the last cache, or what the run has), and what one layer's op
+///         and the drives' buffers need
 #pragma once
 
 #include <cstddef>
@@ -62,9 +63,16 @@ struct Timings {
   DType gradient = DType::kF32;            ///< of what was updated and squared
 };
 
-/// So much memory is worked on: eight times what caches hold, but no more than the run has itself
-/// (4 MiB where that is less), and an eighth of what can be taken. `last_cache` 0: not known.
-Bytes looked_at(Bytes last_cache, Bytes of_run, Bytes available);
+/// What a run has: state, gradients and weights, wherever they are, and the host memory that its
+/// tiers may take.
+struct RunBytes {
+  Bytes model = 0, memory = 0;
+};
+
+/// So much memory is worked on: eight times what caches hold, but no more than the run's model has,
+/// or three fifths of its memory (4 MiB where that is less), and an eighth of what can be taken.
+/// `last_cache` 0: not known.
+Bytes looked_at(Bytes last_cache, const RunBytes& of_run, Bytes available);
 
 /// So much is walked through before an op is timed, so that nothing of it is in a cache: twice what
 /// they hold. Where a run has less, most of it stays there between steps too.
@@ -109,9 +117,10 @@ struct Calibration {
 
 /// `ops` are the compute lane's, as `compute` measured them on this stream. The drives are looked
 /// at only when the setup has a home there (nvme/speed.h). Those that cannot be measured get a
-/// guess and a warning.
-Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, const Measured& ops,
-                      Compute& compute, gpu::Stream& stream, const cpu_adam::Options& cpu_adam,
-                      const memory::NvmeTier& nvme, const nvme::Options& aio);
+/// guess and a warning. `memory`: as RunBytes has it.
+Calibration calibrate(const schedule::Setup& setup, const Numerics& numerics, Bytes memory,
+                      const Measured& ops, Compute& compute, gpu::Stream& stream,
+                      const cpu_adam::Options& cpu_adam, const memory::NvmeTier& nvme,
+                      const nvme::Options& aio);
 
 }  // namespace sluice::train

@@ -54,7 +54,7 @@ Calibration look_at_all(schedule::Options homes, const std::vector<std::string>&
                      .unsteady = {}};
   Layer layer;
   gpu::Stream stream("test");
-  return calibrate(setup, numerics, ops, layer, stream, adam, nvme, {});
+  return calibrate(setup, numerics, 1_GiB, ops, layer, stream, adam, nvme, {});
 }
 
 plan::Rates look(schedule::Options homes, const std::string& nvme_folder,
@@ -163,12 +163,14 @@ TEST(Calibrate, TimesEverythingThatMovesOrComputesAndNothingLongerThanTheLook) {
 }
 
 TEST(Calibrate, WorksOnMoreThanCachesHoldAndOnNoMoreThanAnEighthOfWhatThereIs) {
-  EXPECT_EQ(looked_at(32_MiB, 1_GiB, 24_GiB), 256_MiB);
-  EXPECT_EQ(looked_at(0, 1_GiB, 24_GiB), 256_MiB) << "not known";
-  EXPECT_EQ(looked_at(1_GiB, 4_GiB, 24_GiB), 2_GiB);
-  EXPECT_EQ(looked_at(32_MiB, 1_GiB, 400_MiB), 50_MiB);
-  EXPECT_EQ(looked_at(32_MiB, 100_MiB, 24_GiB), 100_MiB) << "the run has no more";
-  EXPECT_EQ(looked_at(32_MiB, 1_MiB, 24_GiB), 4_MiB);
+  const auto has = [](Bytes model) { return RunBytes{model, 16_GiB}; };
+  EXPECT_EQ(looked_at(32_MiB, has(1_GiB), 24_GiB), 256_MiB);
+  EXPECT_EQ(looked_at(0, has(1_GiB), 24_GiB), 256_MiB) << "not known";
+  EXPECT_EQ(looked_at(1_GiB, has(4_GiB), 24_GiB), 2_GiB);
+  EXPECT_EQ(looked_at(32_MiB, has(1_GiB), 400_MiB), 50_MiB);
+  EXPECT_EQ(looked_at(32_MiB, has(100_MiB), 24_GiB), 100_MiB) << "the run has no more";
+  EXPECT_EQ(looked_at(1_GiB, {4_GiB, 1000_MiB}, 24_GiB), 600_MiB) << "its tiers have no more";
+  EXPECT_EQ(looked_at(32_MiB, has(1_MiB), 24_GiB), 4_MiB);
 }
 
 TEST(Calibrate, ClearsCachesOfWhatOthersLeaveThere) {
@@ -230,7 +232,7 @@ TEST(Calibrate, LooksAtALayerBesideTheUpdateWhereTheHostDoesBoth) {
     Measured ops;
     if (seconds > 0) ops.seconds[OpId::kLayerBackward] = seconds;
     const cpu_adam::Options adam{.threads = 1, .stores = cpu_adam::Stores::kCached};
-    calibrate(setup, {.threads = 1, .loss_chunk = 1}, ops, layer, stream, adam, {}, {});
+    calibrate(setup, {.threads = 1, .loss_chunk = 1}, 1_GiB, ops, layer, stream, adam, {}, {});
     return layer.times;
   };
   EXPECT_GT(times(schedule::OptimizerHome::kCpu, 0.1), 0);
@@ -250,7 +252,8 @@ TEST(Calibrate, LooksAtDrivesBesideALayerWhereTheHostComputesIt) {
   ops.seconds[OpId::kLayerBackward] = 1e-3;
   Layer layer;
   gpu::Stream stream("test");
-  calibrate(setup, {.threads = 1, .loss_chunk = 1}, ops, layer, stream, {.threads = 1}, nvme, {});
+  calibrate(setup, {.threads = 1, .loss_chunk = 1}, 1_GiB, ops, layer, stream, {.threads = 1}, nvme,
+            {});
   EXPECT_GT(layer.times, kRounds * kPairTimes) << "more than beside an update";
 }
 
@@ -272,7 +275,7 @@ TEST(Calibrate, TellsThePlanWhatItFound) {
   SlowLayer layer;
   gpu::Stream stream("test");
   const Calibration found =
-      calibrate({}, {.threads = cores, .loss_chunk = 1}, ops, layer, stream, adam, {}, {});
+      calibrate({}, {.threads = cores, .loss_chunk = 1}, 1_GiB, ops, layer, stream, adam, {}, {});
   const bool by_host = gpu::device().unified;  // else its cores compute nothing
   EXPECT_EQ(found.rates.shared_cores != plan::Rates{}.shared_cores, by_host);
   EXPECT_EQ(found.rates.cpu_weight != plan::Rates{}.cpu_weight, by_host);
@@ -288,7 +291,7 @@ TEST(Calibrate, CarriesWhatWasUnsteady) {
   Layer layer;
   gpu::Stream stream("test");
   const Calibration found =
-      calibrate({}, {.threads = 1, .loss_chunk = 1}, ops, layer, stream, adam, {}, {});
+      calibrate({}, {.threads = 1, .loss_chunk = 1}, 1_GiB, ops, layer, stream, adam, {}, {});
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               ::testing::HasSubstr("calibration: head varied by 50%"));
   ASSERT_FALSE(found.unsteady.empty());
