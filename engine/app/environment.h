@@ -21,7 +21,8 @@ config::Environment environment();
 /// thread.
 void prepare_process();
 
-/// Whether the processor multiplies values of this type itself; none where a device does.
+/// Whether the processor multiplies values of this type itself, and faster than fp32; none where a
+/// device does.
 std::vector<doctor::Finding> products_of(DType type);
 
 /// The numbers of threads that it asks for, where the host computes with them.

@@ -14,9 +14,10 @@ at::Tensor product(const at::Tensor& a_MK, const at::Tensor& b_KN, const at::Ten
 void product_to(at::Tensor out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
                 const at::Tensor& bias_N = {});
 
-/// Whether it lies on a processor that has no instructions to multiply values of its type. Then
-/// products are made of fp32, which has each of these values. LibTorch would emulate them: in bf16
-/// that takes five times as long as fp32, in fp16 a hundred times.
+/// Whether it lies on a processor that has no instructions to multiply values of its type faster
+/// than fp32. Then products are made of fp32, which has each of these values. LibTorch would
+/// emulate them, or take the slow ones: in bf16 that takes five times as long as fp32, or a third
+/// longer, in fp16 a hundred times.
 bool is_widened(const at::Tensor& t);
 
 /// What product_to() does with what is widened, a tile at a time: next to nothing is ever there in

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,8 @@ Products products_of(DType type) {
   lower.emplace_back("AVX512_CORE_BF16");
   return {{"avx512_fp16", "amx_fp16"}, lower};
 }
+
+constexpr std::array kWithoutAmx = {"AVX512_CORE_BF16", "AVX512_CORE_FP16", "AVX10_1_512"};
 
 bool is_among(std::string_view word, const std::string& words) {
   return fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
@@ -47,12 +50,25 @@ std::optional<Lack> lacks_products(DType type, const CodePaths& paths) {
                 "one that has them multiplies several times as fast"};
   }
   const std::string most = capitals(paths.onednn);
-  if (std::ranges::find(products.left_out_by, most) == products.left_out_by.end()) {
+  const std::string unset = "unset that variable (or DNNL_MAX_CPU_ISA)";
+  if (std::ranges::find(products.left_out_by, most) != products.left_out_by.end()) {
+    return Lack{
+        fmt::format("ONEDNN_MAX_CPU_ISA is {}, which leaves out its instructions", paths.onednn),
+        unset};
+  }
+  // [Note: bf16 without AMX]; avx512_fp16 tells the generation.
+  if (type != DType::kBf16 || !paths.intel || !is_among("avx512_fp16", paths.instructions)) {
     return std::nullopt;
   }
-  return Lack{
-      fmt::format("ONEDNN_MAX_CPU_ISA is {}, which leaves out its instructions", paths.onednn),
-      "unset that variable (or DNNL_MAX_CPU_ISA)"};
+  if (!is_among("amx_bf16", paths.instructions)) {
+    return Lack{"amx_bf16 is hidden from this system, and avx512_bf16 is slower than fp32",
+                "a system that has AMX multiplies several times as fast"};
+  }
+  if (std::ranges::find(kWithoutAmx, most) == kWithoutAmx.end()) return std::nullopt;
+  return Lack{fmt::format("ONEDNN_MAX_CPU_ISA is {}, which leaves out amx_bf16, and avx512_bf16 is "
+                          "slower than fp32",
+                          paths.onednn),
+              unset};
 }
 
 }  // namespace sluice::tensor

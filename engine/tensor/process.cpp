@@ -104,6 +104,14 @@ std::string instructions() {
   return fmt::format("{}", fmt::join(known, " "));
 }
 
+bool is_intel() {
+#ifdef __x86_64__
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
 // mkl_types.h: MKL_CBWR_*.
 std::string mkl_mode() {
   if (mkl_serv_cbwr_get == nullptr) return "none";
@@ -169,7 +177,8 @@ void allow_tf32() {
 }
 
 CodePaths code_paths() {
-  return {TORCH_VERSION, instructions(), at::get_cpu_capability(), mkl_mode(), onednn_limit()};
+  return {TORCH_VERSION, instructions(), is_intel(), at::get_cpu_capability(),
+          mkl_mode(),    onednn_limit()};
 }
 
 }  // namespace sluice::tensor

@@ -12,8 +12,9 @@ namespace {
 using testing::HasSubstr;
 
 std::optional<Lack> lack(DType type, const std::string& instructions,
-                         const std::string& onednn = "ALL") {
+                         const std::string& onednn = "ALL", bool intel = false) {
   CodePaths paths;
+  paths.intel = intel;
   paths.instructions = instructions;
   paths.onednn = onednn;
   return lacks_products(type, paths);
@@ -34,6 +35,26 @@ TEST(Products, OfATypeNeedInstructionsForIt) {
 
 TEST(Products, OfOtherProcessorsThanX86AreNotKnown) {
   for (const DType type : {DType::kBf16, DType::kF16}) EXPECT_FALSE(lack(type, "neon", "SSE41"));
+}
+
+TEST(Products, OfBf16NeedAmxWhereIntelsOthersAreSlowerThanFp32) {
+  const std::string hidden = "avx512_bf16 avx512_fp16 sse4_1", whole = hidden + " amx_bf16";
+  const auto of = [](const std::string& has, const char* most, DType type = DType::kBf16) {
+    return lack(type, has, most, /*intel=*/true);
+  };
+  ASSERT_TRUE(of(hidden, "ALL"));
+  EXPECT_THAT(of(hidden, "ALL")->reason, HasSubstr("amx_bf16 is hidden"));
+  EXPECT_FALSE(lack(DType::kBf16, hidden)) << "of others";
+  EXPECT_FALSE(of(hidden, "ALL", DType::kF16));
+  EXPECT_FALSE(of("avx512_bf16 sse4_1", "ALL")) << "a Cooper Lake";
+  for (const char* most : {"ALL", "AVX512_CORE_AMX", "avx10_1_512_amx"}) {
+    EXPECT_FALSE(of(whole, most)) << most;
+  }
+  for (const char* most : {"avx512_core_bf16", "AVX512_CORE_FP16", "AVX10_1_512"}) {
+    ASSERT_TRUE(of(whole, most)) << most;
+    EXPECT_THAT(of(whole, most)->reason, HasSubstr("leaves out amx_bf16")) << most;
+    EXPECT_THAT(of(whole, most)->remedy, HasSubstr("unset"));
+  }
 }
 
 TEST(Products, NeedWhatOneDnnMayUse) {

@@ -65,6 +65,9 @@ TEST(Process, CodePathsAreThoseOfThisProcess) {
   const char* limit = std::getenv("ONEDNN_MAX_CPU_ISA");
   EXPECT_EQ(paths.onednn, limit == nullptr ? "ALL" : limit);
   EXPECT_FALSE(paths.instructions.empty());
+  std::ifstream cpu("/proc/cpuinfo");
+  const std::string text{std::istreambuf_iterator<char>(cpu), {}};
+  EXPECT_EQ(paths.intel, text.find("GenuineIntel") != std::string::npos);
 }
 
 TEST(Process, DeterministicModeDoesNotFillFreshTensors) {
