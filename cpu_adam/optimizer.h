@@ -10,7 +10,7 @@
 ///     c1     = 1 - beta1                    c2     = 1 - beta2
 ///     decay  = lr * weight_decay (kAdamW; 0 in kAdam)
 ///     l2     = weight_decay      (kAdam; 0 in kAdamW)
-///   per element:
+///   per element (gradient: the element of its one term, or the sum of two, rounded once):
 ///     g      = fma(l2, master, gradient * clip)
 ///     m      = fma(c1, g, beta1 * m)
 ///     v      = fma(c2 * g, g, beta2 * v)
@@ -73,7 +73,6 @@ using Values = std::variant<std::span<const float>, std::span<const Bf16>, std::
 /// A gradient, or its two terms, of one type and length: each element is their sum, rounded to fp32
 /// once. Nobody has to write that sum down.
 struct Gradient {
-  Gradient() = default;
   Gradient(Values all) : values(all) {}
   template <class T>
   Gradient(std::span<const T> all) : values(all) {}

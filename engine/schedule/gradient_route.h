@@ -13,7 +13,7 @@ struct GradientRoute {
   DType dtype = DType::kF32;                   ///< of the step's gradient, or of its terms
   int uses = 1;                                ///< how many blocks name it: 2 for a tied embedding
   /// Contributions of micro-batches and uses are added into an fp32 sum, the gradient. Else there
-  /// is one contribution, and it is the gradient.
+  /// is one contribution, and it is the gradient, or, where `apart`, two.
   bool summed = false;
   /// There is one contribution of each use, and they stay as they are: the norm and the optimizer
   /// read both, and their sum is nowhere written.
@@ -28,8 +28,8 @@ struct GradientRoute {
 
   /// The compute lane writes its contribution where the step's gradient lies.
   bool written_at_home() const { return !summed && !apart && !offloaded; }
-  /// Contributions lie in host memory until they are added to a sum there: copied to it, or, where
-  /// the device has the same memory, those that wait are written there.
+  /// Contributions lie in host memory until they are added to a sum there, or are read as they are:
+  /// copied to it, or, where the device has the same memory, those that wait are written there.
   bool staged() const {
     return home == prefetch::Tier::kCpu && (apart || (offloaded ? summed : head_waits));
   }

@@ -81,13 +81,13 @@ Buffers GradientWriter::add_uses(int s) {
   return {first};
 }
 
-void GradientWriter::take_norms(int s, const Buffers& gradient) {
+void GradientWriter::take_norms(int s, const Buffers& all) {
   const bool on_device = separate() && route(s).home == prefetch::Tier::kGpu;
   const std::uint64_t elems = setup_.segment_elems(s);
   BufferId& norms = norms_[static_cast<std::size_t>(s)];
   norms = transient(on_device ? catalog_.device_norms : catalog_.norms, norm_bytes(elems));
-  const Bytes read = elems * size_of(route(s).dtype) * gradient.size();
-  arithmetic(OpId::kNorm, route(s).home, {.segment = s}, {{kGradient, gradient}, {kNorms, norms}},
+  const Bytes read = elems * size_of(route(s).dtype) * all.size();
+  arithmetic(OpId::kNorm, route(s).home, {.segment = s}, {{kGradient, all}, {kNorms, norms}},
              {.bytes = static_cast<double>(read)});
   if (on_device) norms = moved(OpId::kOffloadNorms, {.segment = s}, norms, catalog_.norms);
 }

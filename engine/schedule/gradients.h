@@ -24,9 +24,9 @@ class GradientWriter : public UpdateWriter {
   /// Where the compute lane writes the gradients of a block's segments, in their order: on the
   /// device, or at home where that is the same memory and they stay there as they are.
   Buffers contributions(int block);
-  /// One of them is written: it becomes the segment's gradient, or is added to it: micro-batch by
-  /// micro-batch, each use of a tied segment in a sum of its own, or the head's when the
-  /// embedding's is there. True when none is missing now; the segment's norms are taken then.
+  /// One of them is written: it becomes the segment's gradient or a term of it, or is added to it:
+  /// micro-batch by micro-batch, each use of a tied segment in a sum of its own, or the head's when
+  /// the embedding's is there. True when none is missing now; the segment's norms are taken then.
   bool collected(Where where, int block, BufferId contribution);
 
   /// By segment: the global order of grains.
@@ -55,8 +55,8 @@ class GradientWriter : public UpdateWriter {
   Buffers add_uses(int s);
 
   void complete(int s);
-  void take_norms(int s, const Buffers& gradient);
-  void keep_parts(int s, const Buffers& gradient);
+  void take_norms(int s, const Buffers& all);
+  void keep_parts(int s, const Buffers& all);
 
   /// Of fp32 sums, read or written so many times.
   Cost sum_cost(int s, int times) const {

@@ -86,7 +86,7 @@ enum class Operand : std::uint8_t {
   kContribution,    ///< gradient of one segment from one micro-batch and one use
   kSum,             ///< of contributions; fp32
   kOtherUse,        ///< the sum of the head's use, added to the embedding's
-  kGradient,        ///< of a segment, or of one chunk of it, as the optimizer reads it
+  kGradient,        ///< of a segment, or of a chunk, as the optimizer reads it; or its terms
   kNorms,           ///< sums of squares per grain
   kControl,         ///< the run's counters, and the scale of its loss
   kRecord,          ///< what was decided, and the update derives from

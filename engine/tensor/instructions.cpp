@@ -25,7 +25,8 @@ Products products_of(DType type) {
   return {{"avx512_fp16", "amx_fp16"}, lower};
 }
 
-constexpr std::array kWithoutAmx = {"AVX512_CORE_BF16", "AVX512_CORE_FP16", "AVX10_1_512"};
+constexpr std::array kWithoutAmx = {"AVX512_CORE_BF16", "AVX512_CORE_FP16", "AVX10_1_512",
+                                    "AVX10_2_512", "AVX10_2"};
 
 bool is_among(std::string_view word, const std::string& words) {
   return fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
@@ -60,9 +61,11 @@ std::optional<Lack> lacks_products(DType type, const CodePaths& paths) {
   if (type != DType::kBf16 || !paths.intel || !is_among("avx512_fp16", paths.instructions)) {
     return std::nullopt;
   }
-  if (!is_among("amx_bf16", paths.instructions)) {
-    return Lack{"amx_bf16 is hidden from this system, and avx512_bf16 is slower than fp32",
-                "a system that has AMX multiplies several times as fast"};
+  if (!is_among("amx_bf16", paths.instructions) || !paths.amx) {
+    return Lack{
+        "amx_bf16 is hidden from this system or not granted to it, and avx512_bf16 is slower than "
+        "fp32",
+        "a system that has AMX multiplies several times as fast"};
   }
   if (std::ranges::find(kWithoutAmx, most) == kWithoutAmx.end()) return std::nullopt;
   return Lack{fmt::format("ONEDNN_MAX_CPU_ISA is {}, which leaves out amx_bf16, and avx512_bf16 is "

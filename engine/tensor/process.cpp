@@ -177,7 +177,7 @@ void allow_tf32() {
 }
 
 CodePaths code_paths() {
-  return {TORCH_VERSION, instructions(), is_intel(), at::get_cpu_capability(),
+  return {TORCH_VERSION, instructions(), is_intel(), at::cpu::init_amx(), at::get_cpu_capability(),
           mkl_mode(),    onednn_limit()};
 }
 

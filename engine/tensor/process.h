@@ -42,6 +42,7 @@ struct CodePaths {
   std::string libtorch;      ///< its version
   std::string instructions;  ///< of the CPU, as LibTorch sees it: "avx avx2 ..."
   bool intel = false;        ///< who made it
+  bool amx = false;          ///< this process may use its tiles, where the CPU has any
   std::string aten;          ///< "AVX512", "AVX2" or "DEFAULT"; ATEN_CPU_CAPABILITY lowers it
   std::string mkl;           ///< its reproducible mode, or OFF; what MKL_CBWR came to
   std::string onednn;        ///< the most it may use, as ONEDNN_MAX_CPU_ISA says; ALL without that

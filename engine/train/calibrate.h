@@ -1,7 +1,8 @@
 /// A short look at the machine before the plan: copies, Adam, sums, memory, drives. What it finds
 /// chooses sizes, never bits.
 ///
-/// All of it works on more memory than caches hold, if the run does, as far as 2 GiB are more; sums
+/// All of it works on more memory than caches hold, if the run and its host memory do, as far as
+/// 2 GiB are more; sums
 /// and norms, of less, behind a walk over a quarter of that. Values are of the run's types.
 /// What does not agree is tried again, but a layer beside an update, which has two rounds or three;
 /// of what processors do each time is as it is where their quota is used up (timing.h).
@@ -13,7 +14,7 @@
 ///         a second; one to six more for each drive, up to three times that where it does not hold
 ///         still. For that long three quarters of the host memory that the run may take, 2.5 GiB
 ///         at most (of eight times the last cache, or what the run has), and what one layer's op
-///         and the drives' buffers need
+///         and the drives' buffers need; before that what the optimizer's look at stores takes
 #pragma once
 
 #include <cstddef>

@@ -77,7 +77,8 @@ Look::Look(const schedule::Setup& setup, Bytes bytes)
   elems_ = round_up(std::max<Bytes>(bytes / (kArrays * sizeof(float)), 1), kGrainElems);
   chunk_ = chunk_ == 0 ? elems_ : std::min<std::size_t>(chunk_, elems_);
   chunk_ = std::max(chunk_, round_up(elems_ / kMostPieces, kGrainElems));
-  copied_ = round_up(std::max<Bytes>(bytes / 2, 1), kAlignment);
+  // There are four of these, of which two may lie on a device: as much as all arrays.
+  copied_ = round_up(std::max<Bytes>(bytes / 16 * 5, 1), kAlignment);
   piece_ = weights == 0 ? copied_ : std::min(weights, copied_);
   piece_ = std::max(piece_, round_up(copied_ / kMostPieces, kAlignment));
 }

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "engine/schedule/programs.h"
@@ -20,7 +19,6 @@ using schedule::LaneKind;
 using schedule::Operand;
 using schedule::OpId;
 using ::testing::ElementsAre;
-using ::testing::ElementsAreArray;
 
 using Gradient = EveryPlacement;
 INSTANTIATE_TEST_SUITE_P(All, Gradient, ::testing::ValuesIn(all_placements()), placement_name);
@@ -127,6 +125,11 @@ TEST_P(Gradient, OfATiedWeightIsTheSumOfTwoTermsWhichNobodyWrites) {
   ASSERT_EQ(terms.size(), 2U);
   EXPECT_EQ(schedule::id_of(step.maker(terms[0])), OpId::kEmbedBackward);
   EXPECT_EQ(schedule::id_of(step.maker(terms[1])), head_of(GetParam()));
+  const Op norm = step.of(OpId::kNorm, 0).at(0), adam = step.of(OpId::kAdam, 0).at(0);
+  const auto elem = static_cast<double>(size_of(run.setup.compute));
+  EXPECT_EQ(norm.cost.bytes, 2 * elem * static_cast<double>(run.setup.segment_elems(0)));
+  const auto chunk = static_cast<double>(run.setup.chunks.front().front().elems);
+  EXPECT_EQ(adam.cost.bytes, chunk * (zero::kUpdateBytesPerElem + elem)) << "read beside the other";
   for (const BufferId term : terms) {
     EXPECT_EQ(run.catalog.pools[run.step->info(term).pool].tier, home) << "both wait there";
   }

@@ -12,9 +12,10 @@ namespace {
 using testing::HasSubstr;
 
 std::optional<Lack> lack(DType type, const std::string& instructions,
-                         const std::string& onednn = "ALL", bool intel = false) {
+                         const std::string& onednn = "ALL", bool intel = false, bool amx = true) {
   CodePaths paths;
   paths.intel = intel;
+  paths.amx = amx;
   paths.instructions = instructions;
   paths.onednn = onednn;
   return lacks_products(type, paths);
@@ -44,13 +45,14 @@ TEST(Products, OfBf16NeedAmxWhereIntelsOthersAreSlowerThanFp32) {
   };
   ASSERT_TRUE(of(hidden, "ALL"));
   EXPECT_THAT(of(hidden, "ALL")->reason, HasSubstr("amx_bf16 is hidden"));
-  EXPECT_FALSE(lack(DType::kBf16, hidden)) << "of others";
+  EXPECT_TRUE(lack(DType::kBf16, whole, "ALL", true, /*amx=*/false)) << "not granted";
+  EXPECT_FALSE(lack(DType::kBf16, hidden, "ALL", false, false)) << "of others";
   EXPECT_FALSE(of(hidden, "ALL", DType::kF16));
   EXPECT_FALSE(of("avx512_bf16 sse4_1", "ALL")) << "a Cooper Lake";
   for (const char* most : {"ALL", "AVX512_CORE_AMX", "avx10_1_512_amx"}) {
     EXPECT_FALSE(of(whole, most)) << most;
   }
-  for (const char* most : {"avx512_core_bf16", "AVX512_CORE_FP16", "AVX10_1_512"}) {
+  for (const char* most : {"avx512_core_bf16", "AVX512_CORE_FP16", "AVX10_1_512", "avx10_2_512"}) {
     ASSERT_TRUE(of(whole, most)) << most;
     EXPECT_THAT(of(whole, most)->reason, HasSubstr("leaves out amx_bf16")) << most;
     EXPECT_THAT(of(whole, most)->remedy, HasSubstr("unset"));

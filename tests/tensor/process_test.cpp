@@ -67,6 +67,7 @@ TEST(Process, CodePathsAreThoseOfThisProcess) {
   EXPECT_FALSE(paths.instructions.empty());
   std::ifstream cpu("/proc/cpuinfo");
   const std::string text{std::istreambuf_iterator<char>(cpu), {}};
+  EXPECT_FALSE(paths.amx && text.find("amx_tile") == std::string::npos);
   EXPECT_EQ(paths.intel, text.find("GenuineIntel") != std::string::npos);
 }
 

@@ -19,5 +19,11 @@ TEST(Look, NotesALayerWhoseRoundsBesideAnUpdateDisagree) {
   EXPECT_GT(look.unsteady().front().spread, kMostSpread);
 }
 
+TEST(Look, CopiesNoMoreThanItUpdates) {
+  const Look look({}, 16_MiB);
+  EXPECT_EQ(look.elems() * sizeof(float), 4_MiB);
+  EXPECT_EQ(4 * look.copied(), 20_MiB) << "five arrays: state, a gradient and weights";
+}
+
 }  // namespace
 }  // namespace sluice::train
