@@ -112,11 +112,6 @@ TEST_P(NormIsa, IsNotFiniteExactlyWhenAnElementIsNot) {
 class SumIsa : public testing::TestWithParam<Isa> {};
 INSTANTIATE_TEST_SUITE_P(Available, SumIsa, testing::ValuesIn(available_isas()), isa_name);
 
-/// In fp64 and rounded to fp32, which is as rounded once: 53 bits are no fewer than 2 * 24 + 2.
-float sum_of(float a, float b) {
-  return static_cast<float>(static_cast<double>(a) + static_cast<double>(b));
-}
-
 TEST_P(SumIsa, AssignsAccumulatesAndAddsLikeOneElementAtATime) {
   for (unsigned threads = 1; threads <= 4; ++threads) {
     const Optimizer adam = optimizer(GetParam(), threads);

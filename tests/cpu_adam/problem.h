@@ -153,28 +153,26 @@ struct Problem {
 
 inline constexpr std::array kTypes = {DType::kF32, DType::kBf16, DType::kF16};
 
-inline Values values_of(const Problem& p, DType type) {
+/// That of the three which has this type.
+inline Values of_type(DType type, const Placed<float>& f32, const Placed<Bf16>& bf16,
+                      const Placed<Fp16>& fp16) {
   switch (type) {
     case DType::kF32:
-      return std::span<const float>(p.gradient32.span());
+      return std::span<const float>(f32.span());
     case DType::kBf16:
-      return std::span<const Bf16>(p.gradient_bf16.span());
+      return std::span<const Bf16>(bf16.span());
     case DType::kF16:
-      return std::span<const Fp16>(p.gradient_fp16.span());
+      return std::span<const Fp16>(fp16.span());
   }
   return {};
 }
 
+inline Values values_of(const Problem& p, DType type) {
+  return of_type(type, p.gradient32, p.gradient_bf16, p.gradient_fp16);
+}
+
 inline Values others_of(const Problem& p, DType type) {
-  switch (type) {
-    case DType::kF32:
-      return std::span<const float>(p.other32.span());
-    case DType::kBf16:
-      return std::span<const Bf16>(p.other_bf16.span());
-    case DType::kF16:
-      return std::span<const Fp16>(p.other_fp16.span());
-  }
-  return {};
+  return of_type(type, p.other32, p.other_bf16, p.other_fp16);
 }
 
 /// The first gradient of that type, or both as the terms of one.
@@ -200,15 +198,17 @@ inline std::vector<float> wide(const Values& of) {
       of);
 }
 
+/// In fp64 and rounded to fp32, which is as rounded once: 53 bits are no fewer than 2 * 24 + 2.
+inline float sum_of(float a, float b) {
+  return static_cast<float>(double{a} + double{b});
+}
+
 /// The gradient, each element as a float: its sum where there are two terms.
 inline std::vector<float> wide_gradient(const Problem& p, DType type, int terms = 1) {
   std::vector<float> sums = wide(values_of(p, type));
   if (terms == 1) return sums;
   const std::vector<float> others = wide(others_of(p, type));
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    // In fp64 and rounded, which is as rounded once: 53 bits are no fewer than 2 * 24 + 2.
-    sums[i] = static_cast<float>(double{sums[i]} + double{others[i]});
-  }
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = sum_of(sums[i], others[i]);
   return sums;
 }
 
