@@ -146,6 +146,11 @@ Bytes taken_since(const Machine& machine) {
   return minus(machine.device_free, gpu::free_memory());
 }
 
+Bytes host_bytes(const prefetch::BytesByTier& tiers) {
+  const Bytes of_device = gpu::device().unified ? tiers[index(Tier::kGpu)] : 0;
+  return tiers[index(Tier::kCpu)] + of_device;
+}
+
 void check_available(Bytes bytes, const HostMemory& host) {
   SLUICE_CHECK(bytes <= host.available, kBudget,
                fmt::format("the run takes {} of host memory, {}: lower tiers.cpu.limit or "

@@ -48,6 +48,9 @@ Limits share_host_memory(const Limits& limits, const Limits& minimum, const Opti
 /// Throws  kDevice when the device cannot be reached
 Bytes taken_since(const Machine& machine);
 
+/// Of these the host's memory: those of the gpu tier, too, where the device computes in it.
+Bytes host_bytes(const prefetch::BytesByTier& tiers);
+
 /// Before `bytes` of host memory are touched: throws kBudget when that is more than is available,
 /// where the system would kill the process.
 void check_available(Bytes bytes, const HostMemory& host);

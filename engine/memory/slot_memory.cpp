@@ -15,18 +15,11 @@ Bytes bytes_of(const prefetch::Pool& pool) {
   return pool.slot * pool.slots;
 }
 
-Bytes bytes_in(Tier tier, const prefetch::Pools& pools) {
-  Bytes total = 0;
-  for (const prefetch::Pool& pool : pools) {
-    if (pool.tier == tier) total += bytes_of(pool);
-  }
-  return total;
-}
-
-/// What the pools take of host memory once every page was touched.
-Bytes host_bytes(const prefetch::Pools& pools) {
-  const Bytes of_device = gpu::device().unified ? bytes_in(Tier::kGpu, pools) : 0;
-  return bytes_in(Tier::kCpu, pools) + of_device;
+/// What the pools take once every page was touched.
+prefetch::BytesByTier bytes_of(const prefetch::Pools& pools) {
+  prefetch::BytesByTier bytes{};
+  for (const prefetch::Pool& pool : pools) bytes[index(pool.tier)] += bytes_of(pool);
+  return bytes;
 }
 
 }  // namespace
@@ -34,12 +27,13 @@ Bytes host_bytes(const prefetch::Pools& pools) {
 SlotMemory::SlotMemory(const prefetch::Pools& pools, const std::vector<prefetch::MemoryTag>& tags,
                        Ledger& ledger, nvme::Store* store, gpu::Reach reach)
     : pools_(pools), bases_(pools.size(), nullptr), extents_(pools.size()), store_(store) {
-  check_available(host_bytes(pools_), host_memory());
+  const prefetch::BytesByTier bytes = bytes_of(pools_);
+  check_available(host_bytes(bytes), host_memory());
   for (std::size_t i = 0; i < pools_.size(); ++i) {
     SLUICE_CHECK(pools_[i].slot % kAlignment == 0, kLogic, "a slot of no whole pages");
     ledger.reserve(pools_[i].tier, tags[i], bytes_of(pools_[i]));
   }
-  device_ = gpu::DeviceHeap(ledger.limit(Tier::kGpu), reach).allocate(bytes_in(Tier::kGpu, pools_));
+  device_ = gpu::DeviceHeap(ledger.limit(Tier::kGpu), reach).allocate(bytes[index(Tier::kGpu)]);
   std::byte* next_on_device = device_.data();
   for (std::size_t i = 0; i < pools_.size(); ++i) {
     const prefetch::Pool& pool = pools_[i];

@@ -161,12 +161,6 @@ Bytes logits_to_keep(const schedule::Setup& setup, const Numerics& numerics,
   return bytes <= limits.tiers[index(prefetch::Tier::kGpu)] / 4 ? bytes : 0;
 }
 
-/// Of what a run may take, the memory of the host.
-Bytes host_part(const plan::Limits& limits) {
-  const Bytes of_device = limits.tiers[index(prefetch::Tier::kGpu)];
-  return limits.tiers[index(prefetch::Tier::kCpu)] + (gpu::device().unified ? of_device : 0);
-}
-
 /// The folders of the nvme tier: one of the run's where none is named.
 std::vector<std::string> nvme_paths(const Job& job) {
   if (!job.tiers.nvme.paths.empty()) return job.tiers.nvme.paths;
@@ -263,8 +257,8 @@ Session::Session(const Job& job, Inputs inputs)
   limits.tiers = memory::share_host_memory(limits.tiers, minimum, job_.tiers, machine);
   Calibration machine_does =
       job_.rates ? Calibration{.rates = *job_.rates, .speeds = {}, .stores = job_.cpu_adam.stores}
-                 : calibrate(setup_, numerics_, host_part(limits), measured, *compute_, stream_,
-                             job_.cpu_adam, job_.tiers.nvme, job_.aio);
+                 : calibrate(setup_, numerics_, memory::host_bytes(limits.tiers), measured,
+                             *compute_, stream_, job_.cpu_adam, job_.tiers.nvme, job_.aio);
   drive_speeds_ = std::move(machine_does.speeds);
   job_.cpu_adam.stores = machine_does.stores;
   const prefetch::Lanes lanes = schedule::make_lanes();

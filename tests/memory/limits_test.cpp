@@ -32,6 +32,10 @@ Options small_options() {
   return options;
 }
 
+TEST(HostBytes, AreThoseOfTheDeviceTooWhereItComputesInThem) {
+  EXPECT_EQ(host_bytes({1_MiB, 2_MiB, 4_MiB}), gpu::device().unified ? 3_MiB : 2_MiB);
+}
+
 TEST(Limits, OfASizeAreThatSize) {
   EXPECT_EQ(resolve_limits(small_options()), (Limits{64_MiB, 32_MiB, 16_MiB}));
 }
