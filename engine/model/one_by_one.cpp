@@ -16,15 +16,13 @@ Heads part(const Heads& heads, const Document& document) {
   return {part(heads.q, document), part(heads.k, document), part(heads.v, document)};
 }
 
-/// Memory for [B, h, S, D] in which, as the kernel's own results, heads lie side by side in a
-/// token.
+}  // namespace
+
 at::Tensor token_by_token(const at::Tensor& like_BhSD) {
   return at::empty({like_BhSD.size(0), like_BhSD.size(2), like_BhSD.size(1), like_BhSD.size(3)},
                    like_BhSD.options())
       .transpose(1, 2);
 }
-
-}  // namespace
 
 Looked look_one_by_one(const Heads& heads, const Documents& documents, std::int64_t window) {
   if (documents.are_rows(heads.q.size(0))) return look(heads, window);

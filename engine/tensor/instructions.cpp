@@ -74,4 +74,9 @@ std::optional<Lack> lacks_products(DType type, const CodePaths& paths) {
               unset};
 }
 
+bool only_onednn_multiplies_bf16(const CodePaths& paths) {
+  return !paths.intel && is_among("avx512_bf16", paths.instructions) &&
+         !lacks_products(DType::kBf16, paths);
+}
+
 }  // namespace sluice::tensor

@@ -26,4 +26,8 @@ struct Lack {
 /// On AMD's it is faster than fp32.
 std::optional<Lack> lacks_products(DType type, const CodePaths& paths);
 
+/// Whether oneDNN, of which LibTorch makes large products, has instructions for bf16 here, and MKL,
+/// of which it makes small ones, takes none: as on a processor of AMD's.
+bool only_onednn_multiplies_bf16(const CodePaths& paths);
+
 }  // namespace sluice::tensor

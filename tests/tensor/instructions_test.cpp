@@ -77,5 +77,22 @@ TEST(Products, NeedWhatOneDnnMayUse) {
   }
 }
 
+TEST(SmallProducts, OfBf16AreOneDnnsAloneOnAmdsProcessorsWithInstructionsForIt) {
+  const auto only_onednn = [](const char* instructions, bool intel, const char* most = "ALL") {
+    CodePaths paths;
+    paths.intel = intel;
+    paths.instructions = instructions;
+    paths.onednn = most;
+    return only_onednn_multiplies_bf16(paths);
+  };
+  const char* zen4 = "avx2 avx512_bf16 sse4_1";
+  EXPECT_TRUE(only_onednn(zen4, false));
+  EXPECT_TRUE(only_onednn(zen4, false, "AVX512_CORE_BF16"));
+  EXPECT_FALSE(only_onednn(zen4, false, "AVX512_CORE")) << "nor oneDNN";
+  EXPECT_FALSE(only_onednn(zen4, true)) << "MKL too";
+  EXPECT_FALSE(only_onednn("avx2 sse4_1", false)) << "a Zen 3";
+  EXPECT_FALSE(only_onednn("neon bf16", false));
+}
+
 }  // namespace
 }  // namespace sluice::tensor

@@ -23,7 +23,12 @@ constexpr Kernels kTable = {&KernelsFor<Arch>::norm,
                             &KernelsFor<Arch>::look_up,
                             &KernelsFor<Arch>::sum_rows,
                             &KernelsFor<Arch>::sum_places,
-                            &KernelsFor<Arch>::fold};
+                            &KernelsFor<Arch>::fold,
+                            &KernelsFor<Arch>::weigh,
+                            &KernelsFor<Arch>::weigh_backward,
+                            &KernelsFor<Arch>::dot_rows,
+                            &KernelsFor<Arch>::round_rows,
+                            &KernelsFor<Arch>::round_columns};
 
 // __builtin_cpu_supports also asks whether the operating system saves the registers.
 std::vector<Isa> find_isas() {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/host/tiled.h"
 #include "engine/model/host/widened.h"
 #include "engine/model/one_by_one.h"
 #include "engine/model/products.h"
@@ -161,6 +162,7 @@ Heads widened_backward(const Heads& h, const Looked& looked, const at::Tensor& d
 }
 
 Looked look(const Heads& heads, std::int64_t window) {
+  if (is_tiled(heads)) return tiled_look(heads, window);
   const std::int64_t batch = heads.q.size(0), n_heads = heads.q.size(1), seq = heads.q.size(2);
   if (window == 0 || window >= seq) return look_at(heads);
   Looked looked{
@@ -187,6 +189,7 @@ Looked look(const Heads& heads, std::int64_t window) {
 
 Heads look_backward(const Heads& heads, const Looked& looked, const at::Tensor& dout,
                     std::int64_t window) {
+  if (is_tiled(heads)) return tiled_look_backward(heads, looked, dout, window);
   const std::int64_t n_heads = heads.q.size(1), seq = heads.q.size(2);
   const std::int64_t at_once = heads_at_once(heads);
   if (window == 0 || window >= seq) return look_at_backward(heads, looked, dout, at_once);

@@ -98,12 +98,14 @@ struct Lanes {
   SLUICE_LANES_INLINE void store(float* p) const {
     for (int i = 0; i < kRegisters; ++i) __builtin_memcpy(p + i * kEach, &at[i], sizeof at[i]);
   }
-  // To nearest even, as base/dtype.h.
   SLUICE_LANES_INLINE void store(Bf16* p) const {
+    for (int i = 0; i < kRegisters; ++i) put(p, i, rounded_to_bf16(at[i]) >> 16);
+  }
+  /// Each followed by its neighbour in `next`.
+  SLUICE_LANES_INLINE void store_pairs(const Lanes& next, Bf16* p) const {
     for (int i = 0; i < kRegisters; ++i) {
-      const U u = bits(at[i]);
-      const U rounded = u + 0x7fffU + ((u >> 16) & 1U);
-      put(p, i, (at[i] != at[i] ? u | 0x400000U : rounded) >> 16);
+      const U pair = rounded_to_bf16(at[i]) >> 16 | (rounded_to_bf16(next.at[i]) & 0xffff0000U);
+      __builtin_memcpy(p + 2 * i * kEach, &pair, sizeof pair);
     }
   }
   SLUICE_LANES_INLINE void store(Fp16* p) const {
@@ -164,6 +166,11 @@ struct Lanes {
   template <class To, class From>
   SLUICE_LANES_INLINE static To converted(From from) {
     return __builtin_convertvector(from, To);
+  }
+  // To nearest even, as base/dtype.h; in the upper half.
+  SLUICE_LANES_INLINE static U rounded_to_bf16(F f) {
+    const U u = bits(f);
+    return f != f ? u | 0x400000U : u + 0x7fffU + ((u >> 16) & 1U);
   }
   template <class T>
   SLUICE_LANES_INLINE static U halves(const T* p, int i) {

@@ -90,6 +90,34 @@ struct LookUpArgs {
   std::int64_t width;
 };
 
+/// Attention's tiles are of so many queries, side by side, and as many keys, below each other.
+inline constexpr std::int64_t kTile = 64;
+
+/// Products of `keys` keys, even in number, and a tile of queries.
+struct ScoresArgs {
+  const float* scores;  ///< [keys, kTile], not scaled yet
+  std::int64_t first_query, first_key, keys;
+  std::int64_t window;  ///< keys that a query sees: its own and those before it
+  float scale;
+};
+
+struct ScoresBackwardArgs {
+  ScoresArgs seen;
+  const float* dweights;  ///< like the scores
+  const float *logsumexp,
+      *dots;                ///< per query; dots: of what it made of the values and the gradient
+  Bf16 *weights, *dscores;  ///< like the scores; gradients are not scaled
+  Bf16* dscore_pairs;       ///< [keys / 2, kTile, 2]
+};
+
+/// Sums of fp32 to be rounded to `n` rows of bf16, `step` apart.
+struct RoundArgs {
+  const float* sums;
+  std::int64_t n, width;
+  Bf16* to;
+  std::int64_t step;
+};
+
 /// Some rows of a matrix, by their numbers.
 struct Places {
   const std::int64_t* row;
@@ -116,6 +144,17 @@ struct Kernels {
   /// The sum of `n` rows of fp32 in their order, rounded; of some columns.
   void (*fold)(Elem, const float* t, std::int64_t n, std::int64_t width, void* out,
                Range columns) noexcept;
+  /// exp of each query's scores less the greatest of them, as [keys / 2, kTile, 2], 0 where it does
+  /// not see; that greatest one, scaled, and the sum before it is rounded.
+  void (*weigh)(const ScoresArgs&, Bf16* pairs, float* max, float* sum) noexcept;
+  void (*weigh_backward)(const ScoresBackwardArgs&) noexcept;
+  /// Of two rows of bf16 each, `a_step` and `b_step` apart.
+  void (*dot_rows)(const Bf16* a, std::int64_t a_step, const Bf16* b, std::int64_t b_step,
+                   std::int64_t n, std::int64_t width, float* dots) noexcept;
+  /// Of sums [n, width], times `by`.
+  void (*round_rows)(const RoundArgs&, float by) noexcept;
+  /// Of sums [width, kTile], times the factor of each column, which becomes a row.
+  void (*round_columns)(const RoundArgs&, const float* by) noexcept;
 };
 
 /// Defined in rows_body.h, instantiated once per instruction set.
@@ -133,6 +172,12 @@ struct KernelsFor {
   static void sum_places(Elem, const void* t, std::int64_t width, Places, void* out) noexcept;
   static void fold(Elem, const float* t, std::int64_t n, std::int64_t width, void* out,
                    Range columns) noexcept;
+  static void weigh(const ScoresArgs&, Bf16* pairs, float* max, float* sum) noexcept;
+  static void weigh_backward(const ScoresBackwardArgs&) noexcept;
+  static void dot_rows(const Bf16* a, std::int64_t a_step, const Bf16* b, std::int64_t b_step,
+                       std::int64_t n, std::int64_t width, float* dots) noexcept;
+  static void round_rows(const RoundArgs&, float by) noexcept;
+  static void round_columns(const RoundArgs&, const float* by) noexcept;
 };
 
 /// How many floats a register holds. Base: what every CPU of the kind has.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/model/host/rows.h"
+#include "engine/model/host/rows_attention.h"
 #include "engine/model/host/rows_elements.h"
 #include "engine/model/host/rows_norm.h"
 #include "engine/model/host/rows_softmax.h"
@@ -102,6 +103,35 @@ void KernelsFor<Arch>::fold(Elem elem, const float* t, std::int64_t n, std::int6
   Typed<Arch>::run(elem, [&]<class T>() {
     ElementRows<Arch, T>::fold(t, n, width, static_cast<T*>(out), columns);
   });
+}
+
+template <class Arch>
+void KernelsFor<Arch>::weigh(const ScoresArgs& a, Bf16* pairs, float* max, float* sum) noexcept {
+  AttentionRows<Arch>::weigh(a, pairs, max, sum);
+}
+
+template <class Arch>
+void KernelsFor<Arch>::weigh_backward(const ScoresBackwardArgs& a) noexcept {
+  AttentionRows<Arch>::weigh_backward(a);
+}
+
+template <class Arch>
+void KernelsFor<Arch>::dot_rows(const Bf16* a, std::int64_t a_step, const Bf16* b,
+                                std::int64_t b_step, std::int64_t n, std::int64_t width,
+                                float* dots) noexcept {
+  for (std::int64_t row = 0; row < n; ++row) {
+    dots[row] = AttentionRows<Arch>::dot(a + row * a_step, b + row * b_step, width);
+  }
+}
+
+template <class Arch>
+void KernelsFor<Arch>::round_rows(const RoundArgs& a, float by) noexcept {
+  AttentionRows<Arch>::round_rows(a, by);
+}
+
+template <class Arch>
+void KernelsFor<Arch>::round_columns(const RoundArgs& a, const float* by) noexcept {
+  AttentionRows<Arch>::round_columns(a, by);
 }
 
 }  // namespace sluice::model::rows
