@@ -37,6 +37,8 @@ struct Sizes {
 
   std::int64_t of_tile() const { return kTile * width; }
   std::int64_t of_head() const { return tiles * of_tile(); }
+  /// Heads of queries that share one of keys.
+  std::int64_t group() const { return heads / kv_heads; }
   /// Tiles of keys that a tile of queries sees: from this one to its own.
   std::int64_t first_seen(std::int64_t queries) const {
     return std::max<std::int64_t>(0, queries * kTile - window + 1) / kTile;
@@ -238,12 +240,11 @@ void look_back(const Sizes& n, std::int64_t queries, std::int64_t keys, const Ba
 /// The heads of queries that share one of keys.
 void look_back(const Sizes& n, const Heads& heads, const Looked& looked, const at::Tensor& dout,
                const Heads& d, Head keys, const BackScratch& s) {
-  const std::int64_t group = n.heads / n.kv_heads;
   std::array<float, kTile> scales{};
   scales.fill(n.scale);
   take_keys(n, heads, keys, s);
-  for (std::int64_t i = 0; i < group * n.tiles; ++i) {
-    const Head queries{keys.sequence, keys.head * group + i / n.tiles};
+  for (std::int64_t i = 0; i < n.group() * n.tiles; ++i) {
+    const Head queries{keys.sequence, keys.head * n.group() + i / n.tiles};
     const std::int64_t tile = i % n.tiles;
     take_queries(heads, looked, dout, queries, tile, s);
     std::fill_n(s.dqueries_turned, n.of_tile(), 0.0F);
@@ -276,8 +277,9 @@ Looked tiled_look(const Heads& heads, std::int64_t window) {
     for (std::int64_t i = some.begin; i < some.end; ++i) {
       const std::int64_t head = i / n.tiles, tile = i % n.tiles;
       const Head queries{head / n.heads, head % n.heads};
-      const Head keys{queries.sequence, queries.head / (n.heads / n.kv_heads)};
-      if (i == some.begin || tile == 0) take_keys(n, heads, keys, mine);
+      const Head keys{queries.sequence, queries.head / n.group()};
+      const bool are_others = i % (n.group() * n.tiles) == 0;
+      if (i == some.begin || are_others) take_keys(n, heads, keys, mine);
       look_at(n, heads, looked, queries, tile, mine);
     }
     at::native::cpublas::brgemm_release();
