@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/model/host/isa.h"
+#include "engine/model/host/shared_out.h"
 #include "every_isa.h"
 #include "harness.h"
 #include "roundings.h"
@@ -15,14 +16,8 @@ namespace sluice::model {
 namespace {
 
 using rows::kTile;
+using rows::out;
 
-at::Tensor filled(at::IntArrayRef sizes, at::ScalarType dtype) {
-  return at::full(sizes, 7.0, dtype);
-}
-template <class T>
-T* data(const at::Tensor& t) {
-  return static_cast<T*>(t.mutable_data_ptr());
-}
 /// [K, N] of its pairs, [K / 2, N, 2].
 at::Tensor of_pairs(const at::Tensor& pairs, std::int64_t n) {
   return pairs.view({-1, n, 2}).permute({0, 2, 1}).reshape({-1, n});
@@ -33,12 +28,12 @@ TEST(Tiles, HoldRowsAsProductsTakeThemAndZerosBehindThem) {
     for (const std::int64_t width : {2, 24, 256}) {
       SCOPED_TRACE(testing::Message() << n << " rows of " << width);
       const at::Tensor wider = random({n, width + 8}, at::kBFloat16, 1);
-      const rows::HeadRows given{data<at::BFloat16>(wider), width + 8, n, width};
+      const rows::HeadRows given{out<at::BFloat16>(wider), width + 8, n, width};
       const at::Tensor tile = at::zeros({kTile, width}, at::kBFloat16);
       tile.narrow(0, 0, n).copy_(wider.narrow(1, 0, width));
       const auto made = [&](auto make) {
-        const at::Tensor to = filled({kTile * width}, at::kBFloat16);
-        make(given, data<at::BFloat16>(to));
+        const at::Tensor to = poisoned({kTile * width}, at::kBFloat16);
+        make(given, out<at::BFloat16>(to));
         return to;
       };
       EXPECT_TRUE(same_bits(made(rows::copy_tile).view({kTile, width}), tile));
@@ -57,7 +52,7 @@ class Weights : public ::testing::Test {
   static constexpr float kScale = 0.3F;
 
   rows::ScoresArgs args() const {
-    return {data<float>(scores_), kFirstQuery, kFirstKey, kKeys, kWindow, kScale};
+    return {out<float>(scores_), kFirstQuery, kFirstKey, kKeys, kWindow, kScale};
   }
   static at::Tensor seen() {
     const at::Tensor before = at::arange(kTile, at::kDouble).view({1, -1}) + kFirstQuery -
@@ -83,9 +78,9 @@ TEST_F(Weights, AreThoseOfSoftmaxBeforeTheyAreDividedOnEveryIsa) {
   const at::Tensor most = std::get<0>(visible.max(0));
   const at::Tensor exact = (visible - most).exp();
   expect_same_bits_on_every_isa([&] {
-    const at::Tensor pairs = filled({kKeys * kTile}, at::kBFloat16);
-    const at::Tensor max = filled({kTile}, at::kFloat), sum = filled({kTile}, at::kFloat);
-    rows::kernels().weigh(args(), data<rows::Bf16>(pairs), data<float>(max), data<float>(sum));
+    const at::Tensor pairs = poisoned({kKeys * kTile}, at::kBFloat16);
+    const at::Tensor max = poisoned({kTile}, at::kFloat), sum = poisoned({kTile}, at::kFloat);
+    rows::kernels().weigh(args(), out<rows::Bf16>(pairs), out<float>(max), out<float>(sum));
     expect_near(of_pairs(pairs, kTile), exact, scaled_.abs() + most.abs(), 1);
     expect_near(max, most, at::zeros({1}, at::kDouble), 0);
     // Before they are rounded; in the order of the keys.
@@ -101,11 +96,11 @@ TEST_F(Weights, HaveTheGradientsOfSoftmaxOnEveryIsa) {
   const at::Tensor exact = (scaled_ - logsumexp.to(at::kDouble)).exp() * seen();
   const at::Tensor change = dweights.to(at::kDouble) - dots.to(at::kDouble);
   expect_same_bits_on_every_isa([&] {
-    const auto room = [] { return filled({kKeys, kTile}, at::kBFloat16); };
+    const auto room = [] { return poisoned({kKeys, kTile}, at::kBFloat16); };
     const at::Tensor weights = room(), dscores = room(), pairs = room();
-    rows::kernels().weigh_backward({args(), data<float>(dweights), data<float>(logsumexp),
-                                    data<float>(dots), data<rows::Bf16>(weights),
-                                    data<rows::Bf16>(dscores), data<rows::Bf16>(pairs)});
+    rows::kernels().weigh_backward({args(), out<float>(dweights), out<float>(logsumexp),
+                                    out<float>(dots), out<rows::Bf16>(weights),
+                                    out<rows::Bf16>(dscores), out<rows::Bf16>(pairs)});
     const at::Tensor sizes = scaled_.abs() + logsumexp.abs().to(at::kDouble);
     expect_near(weights, exact, sizes, 1);
     expect_near(dscores, exact * change, sizes, 1);
@@ -121,14 +116,14 @@ TEST(Sums, AreRoundedToRowsWhereTheyLieAsRowsOrAsColumnsOnEveryIsa) {
   columns.narrow(1, 0, kRows).copy_(sums.t());
   const at::Tensor by = random({kTile}, at::kFloat, 2);
   expect_same_bits_on_every_isa([&] {
-    const at::Tensor of_rows = filled({kRows, kStep}, at::kBFloat16);
-    const at::Tensor of_columns = filled({kRows, kStep}, at::kBFloat16);
+    const at::Tensor of_rows = poisoned({kRows, kStep}, at::kBFloat16);
+    const at::Tensor of_columns = poisoned({kRows, kStep}, at::kBFloat16);
     const auto to = [&](const at::Tensor& t, const at::Tensor& from) {
-      return rows::RoundArgs{data<float>(from), kRows, kWidth, data<rows::Bf16>(t), kStep};
+      return rows::RoundArgs{out<float>(from), kRows, kWidth, out<rows::Bf16>(t), kStep};
     };
     rows::kernels().round_rows(to(of_rows, sums), 0.3F);
-    rows::kernels().round_columns(to(of_columns, columns), data<float>(by));
-    const at::Tensor rest = filled({kRows, kStep - kWidth}, at::kBFloat16);
+    rows::kernels().round_columns(to(of_columns, columns), out<float>(by));
+    const at::Tensor rest = poisoned({kRows, kStep - kWidth}, at::kBFloat16);
     const auto expected = [&](const at::Tensor& values) {
       return at::cat({values.to(at::kBFloat16), rest}, 1);
     };
@@ -144,9 +139,9 @@ TEST(Dots, AreSumsOfProductsOfRowsOnEveryIsa) {
   const at::Tensor b = random({kRows, kStep}, at::kBFloat16, 2);
   const auto terms = (a.to(at::kDouble) * b.to(at::kDouble)).narrow(1, 0, kWidth);
   expect_same_bits_on_every_isa([&] {
-    const at::Tensor dots = filled({kRows}, at::kFloat);
-    rows::kernels().dot_rows(data<rows::Bf16>(a), kStep, data<rows::Bf16>(b), kStep, kRows, kWidth,
-                             data<float>(dots));
+    const at::Tensor dots = poisoned({kRows}, at::kFloat);
+    rows::kernels().dot_rows(out<rows::Bf16>(a), kStep, out<rows::Bf16>(b), kStep, kRows, kWidth,
+                             out<float>(dots));
     // Products of bf16 are exact in fp32.
     expect_within(dots, terms.sum(1), kWidth, terms.abs().sum(1));
     return std::vector<at::Tensor>{dots};
