@@ -80,6 +80,37 @@ void check_update(const Hyper& hyper, const State& state, const Gradient& gradie
   check_hyper(hyper);
 }
 
+void check_update(const Hyper& hyper, const SplitState& state, const Gradient& gradient,
+                  std::span<const Bf16> published) {
+  const Named low{"the lower half", state.low.size()};
+  check_equal("update", low, {"the weights", state.weights.size()});
+  check_equal("update", low, {"m", state.m.size()});
+  check_equal("update", low, {"v", state.v.size()});
+  check_equal("update", low, {"the gradient", check_terms("update", gradient)});
+  check_equal("update", low, {"the published copy", published.size()});
+  check_hyper(hyper);
+}
+
+void check_join(const State& whole, const SplitState& split) {
+  const Named master{"master", whole.master.size()};
+  check_equal("join", master, {"the lower half", split.low.size()});
+  check_equal("join", master, {"the weights", split.weights.size()});
+  check_equal("join", master, {"the marked v", split.v.size()});
+  if (whole.m.empty() && whole.v.empty()) return;
+  check_equal("join", master, {"the split m", split.m.size()});
+  check_equal("join", master, {"m", whole.m.size()});
+  check_equal("join", master, {"v", whole.v.size()});
+}
+
+void check_split(const SplitState& split, const State& whole) {
+  const Named master{"master", whole.master.size()};
+  check_equal("split", master, {"m", whole.m.size()});
+  check_equal("split", master, {"v", whole.v.size()});
+  check_equal("split", master, {"the lower half", split.low.size()});
+  check_equal("split", master, {"the split m", split.m.size()});
+  check_equal("split", master, {"the marked v", split.v.size()});
+}
+
 void check_grain_norms(const Gradient& gradient, std::span<const double> partials) {
   check_equal(
       "grain_norms", {"partials", partials.size()},

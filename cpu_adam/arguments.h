@@ -14,6 +14,11 @@ namespace sluice::cpu_adam {
 
 void check_update(const Hyper& hyper, const State& state, const Gradient& gradient,
                   const Published& published);
+void check_update(const Hyper& hyper, const SplitState& state, const Gradient& gradient,
+                  std::span<const Bf16> published);
+/// Of join() and split(); m and v of `whole` may be empty in the first.
+void check_join(const State& whole, const SplitState& split);
+void check_split(const SplitState& split, const State& whole);
 void check_grain_norms(const Gradient& gradient, std::span<const double> partials);
 void check_assign(std::span<const float> sum, const Values& contribution);
 void check_add(std::span<const float> out, const Values& a, const Values& b);

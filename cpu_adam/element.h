@@ -20,6 +20,7 @@ template <>
 struct Simd<Scalar> {
   using F = float;
   using D = double;
+  using I = std::uint32_t;
   static constexpr std::size_t kLanes = 1;
   static constexpr std::size_t kDoubles = 1;
 
@@ -38,13 +39,23 @@ struct Simd<Scalar> {
     if (size >= 0x7c00U) wide = (size << 13) | (size > 0x7c00U ? 0x7fc00000U : 0x7f800000U);
     return __builtin_bit_cast(float, sign | wide);
   }
+  static I bits(F x) { return __builtin_bit_cast(I, x); }
+  static F floats(I x) { return __builtin_bit_cast(F, x); }
+  /// Its sign spread over the upper half.
+  static F load(const LowBits* p) {
+    return floats(static_cast<I>(static_cast<std::int16_t>(p->bits)));
+  }
+  SLUICE_DEVICE static I round_bf16(F x) {
+    const auto u = __builtin_bit_cast(I, x);
+    const I rounded = u + 0x7fffU + ((u >> 16) & 1U);
+    return (x != x ? u | 0x400000U : rounded) >> 16;
+  }
   SLUICE_DEVICE static void store(float* p, F x) { *p = x; }
   SLUICE_DEVICE static void store(double* p, D x) { *p = x; }
   SLUICE_DEVICE static void store(Bf16Bits* p, F x) {
-    const auto u = __builtin_bit_cast(std::uint32_t, x);
-    const std::uint32_t rounded = u + 0x7fffU + ((u >> 16) & 1U);
-    p->bits = static_cast<std::uint16_t>((x != x ? u | 0x400000U : rounded) >> 16);
+    p->bits = static_cast<std::uint16_t>(round_bf16(x));
   }
+  static void store(LowBits* p, F x) { p->bits = static_cast<std::uint16_t>(bits(x)); }
   // As to_fp16() in base/dtype.h.
   SLUICE_DEVICE static void store(Fp16Bits* p, F x) {
     const auto u = __builtin_bit_cast(std::uint32_t, x);
@@ -81,6 +92,28 @@ struct Element {
   template <class T>
   SLUICE_DEVICE static typename S::F load(const Two<T>& p, std::size_t i) {
     return S::load(p.first + i) + S::load(p.second + i);
+  }
+};
+
+/// [Note: Split masters] (optimizer.h), on integers.
+template <class Arch>
+struct SplitMaster {
+  using S = Simd<Arch>;
+  using F = typename S::F;
+  using I = typename S::I;
+
+  /// `low`: as it is loaded.
+  static F join(F weight, F low, F v) {
+    // In this order: a signed sum with -0 would leave its range in between.
+    return S::floats(S::bits(weight) + (S::bits(low) + ((S::bits(v) >> 15) & I(0x10000))));
+  }
+  static F plain(F v) { return S::floats(S::bits(v) & I(0x7fffffff)); }
+  /// v, with its mark where the master is not its weight and lower half alone.
+  static F marked(F master, F v) {
+    const I whole = S::bits(master), weight = S::round_bf16(master) << 16;
+    const I low = ((whole & I(0xffff)) ^ I(0x8000)) - I(0x8000);
+    const I mark = ((whole - weight - low) & I(0x10000)) << 15;
+    return S::floats(S::bits(plain(v)) | mark);
   }
 };
 

@@ -28,7 +28,8 @@ namespace {
 
 template <class Arch>
 constexpr Kernels kTable = {&KernelsFor<Arch>::update, &KernelsFor<Arch>::sum_squares,
-                            &KernelsFor<Arch>::add, &KernelsFor<Arch>::convert};
+                            &KernelsFor<Arch>::add,    &KernelsFor<Arch>::convert,
+                            &KernelsFor<Arch>::join,   &KernelsFor<Arch>::split};
 
 struct Rung {
   Isa isa;

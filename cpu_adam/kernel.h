@@ -19,6 +19,10 @@ struct Bf16Bits {
 struct Fp16Bits {
   std::uint16_t bits;
 };
+/// The lower half of a float.
+struct LowBits {
+  std::uint16_t bits;
+};
 /// Where nothing is written.
 struct Nowhere {};
 
@@ -61,8 +65,15 @@ struct Factors {
 
 enum class Write : std::uint8_t { kCached, kStreaming };
 
+/// Masters in two halves: [Note: Split masters] in optimizer.h.
+struct Halves {
+  LowBits* low = nullptr;  // null: there are none
+  const Bf16Bits* weights = nullptr;
+};
+
 struct UpdateArgs {
-  float* master;
+  float* master = nullptr;  // null where there are `halves`; then weights are published in bf16
+  Halves halves = {};
   float* m;
   float* v;
   Terms gradient;
@@ -74,13 +85,18 @@ struct UpdateArgs {
 
 /// Plain function pointers, so that the rest of the room knows no instruction set.
 struct Kernels {
-  void (*update)(const UpdateArgs&) noexcept;
+  void (*update)(const UpdateArgs&) noexcept = nullptr;
   /// Of at most one grain, in 16 lanes of double.
-  double (*sum_squares)(Terms, std::size_t count) noexcept;
+  double (*sum_squares)(Terms, std::size_t count) noexcept = nullptr;
   /// out = a + b; out may be a or b.
-  void (*add)(float* out, Source a, Source b, std::size_t count) noexcept;
+  void (*add)(float* out, Source a, Source b, std::size_t count) noexcept = nullptr;
   /// One of the two is fp32.
-  void (*convert)(Sink out, Source in, std::size_t count) noexcept;
+  void (*convert)(Sink out, Source in, std::size_t count) noexcept = nullptr;
+  /// `marked` is v with the marks of the halves; `v` may be null.
+  void (*join)(float* master, float* v, Halves in, const float* marked,
+               std::size_t count) noexcept = nullptr;
+  void (*split)(LowBits* low, float* marked, const float* master, const float* v,
+                std::size_t count) noexcept = nullptr;
 };
 
 /// Defined in kernel_body.h, instantiated once per instruction set.
@@ -90,6 +106,10 @@ struct KernelsFor {
   static double sum_squares(Terms in, std::size_t count) noexcept;
   static void add(float* out, Source a, Source b, std::size_t count) noexcept;
   static void convert(Sink out, Source in, std::size_t count) noexcept;
+  static void join(float* master, float* v, Halves in, const float* marked,
+                   std::size_t count) noexcept;
+  static void split(LowBits* low, float* marked, const float* master, const float* v,
+                    std::size_t count) noexcept;
 };
 
 /// Calls a function with a pointer to what a source or a sink holds.

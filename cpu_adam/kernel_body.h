@@ -50,13 +50,79 @@ struct Memory {
   static bool on_line(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 64 == 0; }
 };
 
+template <class Arch>
+using StateValues = typename AdamStep<Arch>::Values;
+
+/// State with masters of their own.
+template <class Arch>
+struct WholeState {
+  using S = Simd<Arch>;
+  using M = Memory<Arch>;
+  using Values = StateValues<Arch>;
+
+  Values load(std::size_t i) const { return {S::load(master + i), S::load(m + i), S::load(v + i)}; }
+  Values load_some(std::size_t i, std::size_t n) const {
+    return {M::load_some(master + i, n), M::load_some(m + i, n), M::load_some(v + i, n)};
+  }
+  template <Write kWrite>
+  void store(std::size_t i, const Values& fresh) const {
+    M::template store<kWrite>(master + i, fresh.master);
+    M::template store<kWrite>(m + i, fresh.m);
+    M::template store<kWrite>(v + i, fresh.v);
+  }
+  void store_some(std::size_t i, const Values& fresh, std::size_t n) const {
+    M::store_some(master + i, fresh.master, n);
+    M::store_some(m + i, fresh.m, n);
+    M::store_some(v + i, fresh.v, n);
+  }
+
+  float *master, *m, *v;
+};
+
+/// State whose masters' upper halves are the weights. Whoever publishes stores those.
+template <class Arch>
+struct SplitState {
+  using S = Simd<Arch>;
+  using F = typename S::F;
+  using M = Memory<Arch>;
+  using Split = SplitMaster<Arch>;
+  using Values = StateValues<Arch>;
+
+  Values load(std::size_t i) const {
+    return joined(S::load(halves.weights + i), S::load(halves.low + i), S::load(m + i),
+                  S::load(v + i));
+  }
+  Values load_some(std::size_t i, std::size_t n) const {
+    return joined(M::load_some(halves.weights + i, n), M::load_some(halves.low + i, n),
+                  M::load_some(m + i, n), M::load_some(v + i, n));
+  }
+  template <Write kWrite>
+  void store(std::size_t i, const Values& fresh) const {
+    M::template store<kWrite>(halves.low + i, fresh.master);
+    M::template store<kWrite>(m + i, fresh.m);
+    M::template store<kWrite>(v + i, Split::marked(fresh.master, fresh.v));
+  }
+  void store_some(std::size_t i, const Values& fresh, std::size_t n) const {
+    M::store_some(halves.low + i, fresh.master, n);
+    M::store_some(m + i, fresh.m, n);
+    M::store_some(v + i, Split::marked(fresh.master, fresh.v), n);
+  }
+
+  static Values joined(F weight, F low, F m, F v) {
+    return {Split::join(weight, low, v), m, Split::plain(v)};
+  }
+
+  Halves halves;
+  float *m, *v;
+};
+
 /// The update, for every combination of types.
 template <class Arch, Write kWrite>
 struct UpdateLoop {
   using S = Simd<Arch>;
   using M = Memory<Arch>;
   using E = Element<Arch>;
-  using Values = typename AdamStep<Arch>::Values;
+  using Values = StateValues<Arch>;
 
   template <class Pub>
   static Pub* at(Pub* p, std::size_t i) {
@@ -69,29 +135,29 @@ struct UpdateLoop {
 
   static void run(const UpdateArgs& a) {
     Typed<Arch>::read(a.gradient, [&](const auto& gradient) {
-      Typed<Arch>::write(a.published, [&](auto* published) { run(a, gradient, published); });
+      if (a.halves.low != nullptr) {
+        const SplitState<Arch> state{a.halves, a.m, a.v};
+        run(a, state, gradient, static_cast<Bf16Bits*>(a.published.data));
+      } else {
+        const WholeState<Arch> state{a.master, a.m, a.v};
+        Typed<Arch>::write(a.published,
+                           [&](auto* published) { run(a, state, gradient, published); });
+      }
     });
   }
 
-  template <class Grad, class Pub>
-  static void run(const UpdateArgs& a, const Grad& gradient, Pub* published) {
+  template <class State, class Grad, class Pub>
+  static void run(const UpdateArgs& a, const State& state, const Grad& gradient, Pub* published) {
     const AdamStep<Arch> adam(a.factors);
     std::size_t i = 0;
     for (; i + S::kLanes <= a.count; i += S::kLanes) {
-      const Values fresh =
-          adam(E::load(gradient, i), {S::load(a.master + i), S::load(a.m + i), S::load(a.v + i)});
-      M::template store<kWrite>(a.master + i, fresh.master);
-      M::template store<kWrite>(a.m + i, fresh.m);
-      M::template store<kWrite>(a.v + i, fresh.v);
+      const Values fresh = adam(E::load(gradient, i), state.load(i));
+      state.template store<kWrite>(i, fresh);
       M::template store<kWrite>(at(published, i), fresh.master);
     }
     if (const std::size_t n = a.count - i; n != 0) {
-      const Values fresh =
-          adam(M::load_some(gradient, i, n),
-               {M::load_some(a.master + i, n), M::load_some(a.m + i, n), M::load_some(a.v + i, n)});
-      M::store_some(a.master + i, fresh.master, n);
-      M::store_some(a.m + i, fresh.m, n);
-      M::store_some(a.v + i, fresh.v, n);
+      const Values fresh = adam(M::load_some(gradient, i, n), state.load_some(i, n));
+      state.store_some(i, fresh, n);
       M::store_some(at(published, i), fresh.master, n);
     }
     // Streamed stores are unordered: whoever is told that the update is done must see them.
@@ -102,8 +168,8 @@ struct UpdateLoop {
 template <class Arch>
 void KernelsFor<Arch>::update(const UpdateArgs& a) noexcept {
   using M = Memory<Arch>;
-  const bool on_lines =
-      M::on_line(a.master) && M::on_line(a.m) && M::on_line(a.v) && M::on_line(a.published.data);
+  const bool on_lines = M::on_line(a.master) && M::on_line(a.halves.low) && M::on_line(a.m) &&
+                        M::on_line(a.v) && M::on_line(a.published.data);
   if (a.write == Write::kStreaming && on_lines) {
     UpdateLoop<Arch, Write::kStreaming>::run(a);
   } else {
@@ -162,6 +228,38 @@ struct Loops {
     for (; i + S::kLanes <= count; i += S::kLanes) S::store(out + i, S::load(in + i));
     if (const std::size_t n = count - i; n != 0) M::store_some(out + i, M::load_some(in + i, n), n);
   }
+
+  static void join(float* master, float* v, Halves in, const float* marked, std::size_t count) {
+    using Split = SplitMaster<Arch>;
+    std::size_t i = 0;
+    for (; i + S::kLanes <= count; i += S::kLanes) {
+      const F mark = S::load(marked + i);
+      S::store(master + i, Split::join(S::load(in.weights + i), S::load(in.low + i), mark));
+      if (v != nullptr) S::store(v + i, Split::plain(mark));
+    }
+    if (const std::size_t n = count - i; n != 0) {
+      const F mark = M::load_some(marked + i, n);
+      const F weight = M::load_some(in.weights + i, n), low = M::load_some(in.low + i, n);
+      M::store_some(master + i, Split::join(weight, low, mark), n);
+      if (v != nullptr) M::store_some(v + i, Split::plain(mark), n);
+    }
+  }
+
+  static void split(LowBits* low, float* marked, const float* master, const float* v,
+                    std::size_t count) {
+    using Split = SplitMaster<Arch>;
+    std::size_t i = 0;
+    for (; i + S::kLanes <= count; i += S::kLanes) {
+      const F whole = S::load(master + i);
+      S::store(low + i, whole);
+      S::store(marked + i, Split::marked(whole, S::load(v + i)));
+    }
+    if (const std::size_t n = count - i; n != 0) {
+      const F whole = M::load_some(master + i, n);
+      M::store_some(low + i, whole, n);
+      M::store_some(marked + i, Split::marked(whole, M::load_some(v + i, n)), n);
+    }
+  }
 };
 
 template <class Arch>
@@ -186,6 +284,18 @@ void KernelsFor<Arch>::convert(Sink out, Source in, std::size_t count) noexcept 
     const auto* wide = static_cast<const float*>(in.data);
     Typed<Arch>::write(out, [&](auto* values) { Loops<Arch>::convert(values, wide, count); });
   }
+}
+
+template <class Arch>
+void KernelsFor<Arch>::join(float* master, float* v, Halves in, const float* marked,
+                            std::size_t count) noexcept {
+  Loops<Arch>::join(master, v, in, marked, count);
+}
+
+template <class Arch>
+void KernelsFor<Arch>::split(LowBits* low, float* marked, const float* master, const float* v,
+                             std::size_t count) noexcept {
+  Loops<Arch>::split(low, marked, master, v, count);
 }
 
 }  // namespace sluice::cpu_adam

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "cpu_adam/arguments.h"
@@ -26,6 +27,16 @@ unsigned thread_count(const Options& options) {
 
 bool has_streaming(Isa isa) {
   return isa == Isa::kAvx512 || isa == Isa::kAvx2 || isa == Isa::kSse2;
+}
+
+LowBits* low_at(const SplitState& state, std::size_t first) {
+  static_assert(sizeof(LowBits) == sizeof(std::uint16_t));
+  return reinterpret_cast<LowBits*>(state.low.data() + first);
+}
+
+Halves halves_at(const SplitState& state, std::size_t first) {
+  static_assert(sizeof(Bf16Bits) == sizeof(Bf16));
+  return {low_at(state, first), reinterpret_cast<const Bf16Bits*>(state.weights.data() + first)};
 }
 
 }  // namespace
@@ -69,6 +80,41 @@ void Optimizer::update(const Hyper& hyper, State state, Gradient gradient,
                             .count = last - first,
                             .factors = factors_of(hyper),  // here, so in the default rounding too
                             .write = write});
+  });
+}
+
+void Optimizer::update(const Hyper& hyper, SplitState state, Gradient gradient,
+                       std::span<Bf16> published) const {
+  check_update(hyper, state, gradient, published);
+  const Write write = parts_->stores == Stores::kStreaming ? Write::kStreaming : Write::kCached;
+  parts_->workers.for_grains(state.low.size(), [&](std::size_t first, std::size_t last) {
+    parts_->kernels.update({.halves = halves_at(state, first),
+                            .m = state.m.data() + first,
+                            .v = state.v.data() + first,
+                            .gradient = terms_at(gradient, first),
+                            .published = sink_at(published, first),
+                            .count = last - first,
+                            .factors = factors_of(hyper),
+                            .write = write});
+  });
+}
+
+void Optimizer::join(State whole, SplitState split) const {
+  check_join(whole, split);
+  const bool all = !whole.v.empty();
+  parts_->workers.for_grains(whole.master.size(), [&](std::size_t first, std::size_t last) {
+    parts_->kernels.join(whole.master.data() + first, all ? whole.v.data() + first : nullptr,
+                         halves_at(split, first), split.v.data() + first, last - first);
+    if (all) std::memcpy(&whole.m[first], &split.m[first], (last - first) * sizeof(float));
+  });
+}
+
+void Optimizer::split(SplitState split, State whole) const {
+  check_split(split, whole);
+  parts_->workers.for_grains(whole.master.size(), [&](std::size_t first, std::size_t last) {
+    parts_->kernels.split(low_at(split, first), split.v.data() + first, whole.master.data() + first,
+                          whole.v.data() + first, last - first);
+    std::memcpy(&split.m[first], &whole.m[first], (last - first) * sizeof(float));
   });
 }
 

@@ -67,6 +67,25 @@ struct State {
   std::span<float> v;
 };
 
+/// [Note: Split masters] State that leaves out what its bf16 weights tell: a master is its weight,
+/// the master rounded to nearest even, and its own lower half, 10 bytes an element in place of 12.
+///
+///   master = weight * 2^16 + low + mark * 2^16     on bits; low has a sign
+///
+/// A lower half of more than 0x8000 was rounded up, so its weight is one more than the upper half:
+/// low is negative there, and nothing is missing. At 0x8000 the master lies between two weights,
+/// and its own may be either: where the mark is set, the one nearer to zero. The mark is the sign
+/// of v, which as a sum of squares has none of its own (a NaN's is the machine's in any case; and a
+/// master that is NaN, which is never rounded up, has the mark wherever low is negative).
+///
+/// Equal lengths, no overlap. `weights` are read, and may be those that an update publishes.
+struct SplitState {
+  std::span<std::uint16_t> low;
+  std::span<const Bf16> weights;
+  std::span<float> m;
+  std::span<float> v;  ///< marked
+};
+
 /// Numbers of a type that gradients have.
 using Values = std::variant<std::span<const float>, std::span<const Bf16>, std::span<const Fp16>>;
 
@@ -103,6 +122,13 @@ class Optimizer {
 
   /// One step, as the note says.
   void update(const Hyper& hyper, State state, Gradient gradient, Published published) const;
+  /// The same bits; the weights go with the state, so they are always published.
+  void update(const Hyper& hyper, SplitState state, Gradient gradient,
+              std::span<Bf16> published) const;
+  /// All of a state, or, where m and v of `whole` are empty, its masters.
+  void join(State whole, SplitState split) const;
+  /// The other way. Weights are neither read nor written: publish() makes them.
+  void split(SplitState split, State whole) const;
 
   /// partials[i] = sum of squares of grain i of the span, in double: element j of the grain is
   /// added to lane j mod 16, then lane k takes lane k+8, k+4, k+2, k+1. One partial per grain, the

@@ -3,6 +3,7 @@
 /// fma          xsimd's is multiply-then-add on AVX-512 and plain AVX2; ours rounds once everywhere
 /// bf16         loads and stores of the upper halves, rounded to nearest even
 /// fp16         loads and stores of IEEE halves, as to_float() and to_fp16() in base/dtype.h
+/// LowBits      loads of lower halves, their sign spread over the upper ones; stores of them
 /// stream       stores past the caches (aligned to the vector)
 /// add_squares  squares of float lanes added to double lanes; exact products, so fma adds nothing
 ///
@@ -31,6 +32,8 @@ struct Batch {
   static void store(float* p, F x) { x.store_unaligned(p); }
   static void store(double* p, D x) { x.store_unaligned(p); }
   static F sqrt(F x) { return xsimd::sqrt(x); }
+  static I bits(F x) { return xsimd::bitwise_cast<I>(x); }
+  static F floats(I x) { return xsimd::bitwise_cast<F>(x); }
 
   // Each lane's bf16 in its low half, the sign spread over the upper one. Integer rounding as in
   // base/dtype.h; the AVX512_BF16 instruction is no good here: it flushes subnormals. And isnan,
@@ -63,6 +66,17 @@ struct Batch {
     half = xsimd::select(size > I(0x7f800000), nan, half);
     return ((u >> 16) & I(~0x7fff)) | half;
   }
+  // Each lane's 16 bits of that type, their sign spread over the upper half.
+  template <class T>
+  static I halves(F x) {
+    if constexpr (__is_same(T, Bf16Bits)) {
+      return round_bf16(x);
+    } else if constexpr (__is_same(T, Fp16Bits)) {
+      return round_fp16(x);
+    } else {
+      return (bits(x) << 16) >> 16;
+    }
+  }
 };
 
 #if XSIMD_WITH_AVX512BW
@@ -78,13 +92,17 @@ struct Simd<xsimd::avx512bw> : Batch<xsimd::avx512bw> {
   static F load(const Fp16Bits* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
+  static F load(const LowBits* p) {
+    const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return _mm512_castsi512_ps(_mm512_cvtepi16_epi32(half));
+  }
   template <class T>
   static __m256i narrow(F x) {
-    if constexpr (__is_same(T, Bf16Bits)) {
-      return _mm512_cvtepi32_epi16(round_bf16(x));
-    } else {
+    if constexpr (__is_same(T, Fp16Bits)) {
       // All lanes by name: unoptimized, GCC 12 warns of its own _mm512_cvtps_ph.
       return _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT);
+    } else {
+      return _mm512_cvtepi32_epi16(halves<T>(x));
     }
   }
   template <class T>
@@ -119,13 +137,17 @@ struct Simd<xsimd::fma3<xsimd::avx2>> : Batch<xsimd::fma3<xsimd::avx2>> {
   static F load(const Fp16Bits* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
+  static F load(const LowBits* p) {
+    const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_cvtepi16_epi32(half));
+  }
   template <class T>
   static __m128i narrow(F x) {
-    if constexpr (__is_same(T, Bf16Bits)) {
-      const I r = round_bf16(x);
-      return _mm_packs_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
-    } else {
+    if constexpr (__is_same(T, Fp16Bits)) {
       return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
+    } else {
+      const I r = halves<T>(x);
+      return _mm_packs_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
     }
   }
   template <class T>
@@ -169,9 +191,13 @@ struct Simd<xsimd::sse2> : Batch<xsimd::sse2> {
     const __m128i half = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
     return widen_fp16(_mm_unpacklo_epi16(half, _mm_setzero_si128()));
   }
+  static F load(const LowBits* p) {
+    const __m128i half = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    return _mm_castsi128_ps(_mm_srai_epi32(_mm_unpacklo_epi16(half, half), 16));
+  }
   template <class T>
   static void store(T* p, F x) {
-    const I r = __is_same(T, Bf16Bits) ? round_bf16(x) : round_fp16(x);
+    const I r = halves<T>(x);
     _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi32(r, r));
   }
   static void stream(float* p, F x) { _mm_stream_ps(p, x); }
@@ -201,9 +227,12 @@ struct Simd<xsimd::neon64> : Batch<xsimd::neon64> {
   static F load(const Fp16Bits* p) {
     return widen_fp16(vreinterpretq_s32_u32(vmovl_u16(vld1_u16(&p->bits))));
   }
+  static F load(const LowBits* p) {
+    return vreinterpretq_f32_s32(vmovl_s16(vreinterpret_s16_u16(vld1_u16(&p->bits))));
+  }
   template <class T>
   static void store(T* p, F x) {
-    const I r = __is_same(T, Bf16Bits) ? round_bf16(x) : round_fp16(x);
+    const I r = halves<T>(x);
     vst1_u16(&p->bits, vreinterpret_u16_s16(vmovn_s32(r)));
   }
   // C has no intrinsic for STNP, and its hint is often ignored.

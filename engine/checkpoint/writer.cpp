@@ -125,11 +125,23 @@ void Writer::check_open(std::string_view asked) const {
 }
 
 void Writer::write(int segment, std::uint64_t first_elem, std::span<const float> master_values) {
+  write_values(segment, first_elem, master_values);
+}
+
+void Writer::write_rounded(int segment, std::uint64_t first_elem,
+                           std::span<const std::uint16_t> values) {
+  SLUICE_CHECK(size_of(dtype_) == sizeof(std::uint16_t), kLogic,
+               fmt::format("numbers of 16 bits for a file of {}", name_of(dtype_)));
+  write_values(segment, first_elem, values);
+}
+
+template <class T>
+void Writer::write_values(int segment, std::uint64_t first_elem, std::span<const T> values) {
   check_open("write()");
   SLUICE_CHECK(segment >= 0 && static_cast<std::size_t>(segment) < segments_.size(), kLogic,
                fmt::format("segment {} of {}", segment, segments_.size()));
   SegmentPlan& s = segments_[static_cast<std::size_t>(segment)];
-  const std::uint64_t count = master_values.size();
+  const std::uint64_t count = values.size();
   SLUICE_CHECK(first_elem <= s.layout.elems && count <= s.layout.elems - first_elem, kLogic,
                fmt::format("{} elements at {} leave segment '{}' of {}", count, first_elem,
                            s.segment.name(), s.layout.elems));
@@ -142,15 +154,15 @@ void Writer::write(int segment, std::uint64_t first_elem, std::span<const float>
     const std::uint64_t begin = std::max(first_elem, p.offset_elems);
     const std::uint64_t end = std::min(first_elem + count, p.end());
     if (begin >= end) continue;
-    put(s.places[i], begin - p.offset_elems,
-        master_values.subspan(begin - first_elem, end - begin));
+    put(s.places[i], begin - p.offset_elems, values.subspan(begin - first_elem, end - begin));
   }
   state_ = State::kOpen;
 }
 
 // Rounded by all. In order: drives and filesystems like that best. A piece ends with a block of the
 // file where it can: only whole ones are the queue's.
-void Writer::put(const Place& place, std::uint64_t first, std::span<const float> values) {
+template <class T>
+void Writer::put(const Place& place, std::uint64_t first, std::span<const T> values) {
   Bytes at = place.offset + first * size_of(dtype_);
   while (!values.empty()) {
     const Bytes most = kPieceBytes - at % kAlignment;
@@ -189,6 +201,13 @@ void Writer::round_to(std::byte* out, std::span<const float> values) const {
         std::ranges::transform(part, reinterpret_cast<Fp16*>(to), to_fp16);
         break;
     }
+  });
+}
+
+void Writer::round_to(std::byte* out, std::span<const std::uint16_t> rounded) const {
+  each_(rounded.size(), [&](std::size_t begin, std::size_t end) {
+    std::memcpy(out + begin * sizeof(std::uint16_t), &rounded[begin],
+                (end - begin) * sizeof(std::uint16_t));
   });
 }
 

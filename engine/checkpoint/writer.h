@@ -58,6 +58,9 @@ class Writer {
   /// Rounded to the dtype (nearest, ties to even); padding is dropped.
   void write(int segment, std::uint64_t first_elem, std::span<const float> master_values);
 
+  /// The same of bits that are of its dtype already, one of 16 bits (kLogic).
+  void write_rounded(int segment, std::uint64_t first_elem, std::span<const std::uint16_t> values);
+
   /// Checks that nothing is missing, makes everything durable and gives the folder its name.
   void finish();
 
@@ -80,9 +83,13 @@ class Writer {
     Ticket written;
   };
 
-  void put(const Place& place, std::uint64_t first, std::span<const float> values);
+  template <class T>
+  void write_values(int segment, std::uint64_t first_elem, std::span<const T> values);
+  template <class T>
+  void put(const Place& place, std::uint64_t first, std::span<const T> values);
   Slot& next_slot();
   void round_to(std::byte* out, std::span<const float> values) const;
+  void round_to(std::byte* out, std::span<const std::uint16_t> rounded) const;
   void check_complete() const;
   void check_open(std::string_view asked) const;
   std::string config_text() const;

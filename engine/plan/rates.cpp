@@ -115,10 +115,14 @@ CostModel cost_model(const Rates& rates, const prefetch::Lanes& lanes) {
   const auto of_host = [&](LaneKind who, double traffic) {
     return who == LaneKind::kCpu || device_is_host ? traffic : 0;
   };
-  by(rates.updates, OpId::kAdam, of_host(rates.updates, rates.adam), {rates.adam, 0, rates.op_s});
+  for (const OpId adam : {OpId::kAdam, OpId::kAdamSplit}) {
+    by(rates.updates, adam, of_host(rates.updates, rates.adam), {rates.adam, 0, rates.op_s});
+  }
   by(rates.gradients, OpId::kNorm, of_host(rates.gradients, rates.norms),
      {rates.norms, 0, rates.op_s});
-  by(LaneKind::kCpu, OpId::kInitState, rates.first_values, {rates.first_values, 0, rates.op_s});
+  for (const OpId id : {OpId::kInitState, OpId::kJoinState, OpId::kSplitState}) {
+    by(LaneKind::kCpu, id, rates.first_values, {rates.first_values, 0, rates.op_s});
+  }
   for (const auto& [id, rate] : rates.compute) {
     const auto traffic = rates.traffic.find(id);
     by(LaneKind::kCompute, id, traffic == rates.traffic.end() ? 0 : traffic->second, rate);

@@ -200,18 +200,24 @@ class Writer {
 
   void states() {
     const Tier home = tier_of(setup_.homes.offload_optimizer);
+    const Bytes per_elem = setup_.state_bytes_per_elem();
     PoolBySize homes;
-    pool_per_size(homes, home, MemoryTag::kState, "state", chunk_bytes(zero::kStateBytesPerElem));
+    pool_per_size(homes, home, MemoryTag::kState, "state", chunk_bytes(per_elem));
     for (const auto& chunks : setup_.chunks) {
       auto& states = catalog_.states.emplace_back();
       for (const auto& chunk : chunks) {
-        const Bytes bytes = chunk.elems * zero::kStateBytesPerElem;
+        const Bytes bytes = chunk.elems * per_elem;
         states.push_back(table_->buffer({homes.at(bytes), bytes, MemoryTag::kState}));
       }
     }
     if (out_of_the_hosts_reach(home)) {
       pool_per_size(catalog_.state_chunks, Tier::kCpu, MemoryTag::kState, "state chunks",
-                    chunk_bytes(zero::kStateBytesPerElem));
+                    chunk_bytes(per_elem));
+    }
+    if (setup_.splits_masters()) {
+      const std::vector<Bytes> whole = chunk_bytes(zero::kStateBytesPerElem);
+      catalog_.whole_states = pool(Tier::kCpu, MemoryTag::kState, "whole state chunks",
+                                   *std::max_element(whole.begin(), whole.end()));
     }
   }
 

@@ -85,6 +85,7 @@ struct Catalog {
   prefetch::PoolId device_losses = prefetch::kNoPool;  ///< of one micro-batch each
   prefetch::PoolId records = prefetch::kNoPool;        ///< small numbers: losses, the step's record
   prefetch::PoolId receipts = prefetch::kNoPool;       ///< of a checkpoint
+  prefetch::PoolId whole_states = prefetch::kNoPool;   ///< split state put together, of any chunk
 };
 
 Catalog make_catalog(const Setup& setup);

@@ -142,6 +142,13 @@ OpRow make_row(OpId id) {
     case OpId::kAdam:
       return arithmetic("adam",
                         {read(kRecord), update(kState), read_several(kGradient), write(kFresh)});
+    case OpId::kAdamSplit:
+      return arithmetic("adam split", {read(kRecord), read(kWeights), update(kState),
+                                       read_several(kGradient), write(kFresh)});
+    case OpId::kJoinState:
+      return host("join state", LaneKind::kCpu, {read(kSource), read(kWeights), write(kState)});
+    case OpId::kSplitState:
+      return host("split state", LaneKind::kCpu, {read(kState), write(kTarget)});
     case OpId::kWriteState:
       return write_drive("write state");
     case OpId::kOffloadState:
@@ -172,6 +179,8 @@ OpRow make_row(OpId id) {
       return host("report loss", LaneKind::kControl, {read_several(kLoss)});
     case OpId::kSave:
       return {"save", LaneKind::kData, Runner::kSave, {read(kState)}};
+    case OpId::kSaveWeights:
+      return {"save weights", LaneKind::kData, Runner::kSave, {read(kWeights)}};
     case OpId::kBeginCheckpoint:
       return checkpoint("begin checkpoint", {read(kControl), write(kPosition)});
     case OpId::kSumState:

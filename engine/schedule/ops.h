@@ -44,9 +44,13 @@ enum class OpId : std::uint16_t {
   kTakeRecord,     ///< of the step before, whose gradients wait; this one will write its own there
   kReadState,
   kAdam,
+  kAdamSplit,  ///< of state that leaves the masters' upper halves to the weights
   kWriteState,
   kOffloadState,  ///< one chunk, for those who read it on the host
   kFetchState,    ///< one chunk, home to the device
+  kJoinState,     ///< puts masters together from such state and its weights; m and v beside them
+                  ///< where there is room
+  kSplitState,    ///< the other way
   kPublish,
   kAdoptWeights,    ///< a chunk of new ones, from host memory to host memory
   kOffloadWeights,  ///< a chunk of new ones
@@ -58,7 +62,8 @@ enum class OpId : std::uint16_t {
   kReadGradient,  ///< one chunk of it, as it was saved
   kInitGradient,  ///< that is what was saved
   kReportLoss,
-  kSave,             ///< into a file of final weights
+  kSave,             ///< into a file of final weights, masters rounded
+  kSaveWeights,      ///< the same of weights that are so already
   kBeginCheckpoint,  ///< notes where the run stands, claims the space
   kSumState,         ///< what a record will be known by
   kWriteRecord,      ///< one chunk's state
@@ -91,7 +96,7 @@ enum class Operand : std::uint8_t {
   kControl,         ///< the run's counters, and the scale of its loss
   kRecord,          ///< what was decided, and the update derives from
   kStepRecord,      ///< of the whole step, where each segment has a record of its own
-  kState,           ///< master, m, v of one chunk; fp32
+  kState,           ///< master, m, v of one chunk, fp32; split: lower halves of masters, v, m
   kFresh,           ///< new weights of one chunk, in the dtype of compute
   kPosition,        ///< where the run stood when a checkpoint was begun
   kReceipts         ///< that, then a sum for each record; or one of these

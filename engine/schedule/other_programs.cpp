@@ -33,7 +33,7 @@ class Init : public ProgramWriter {
     op(OpId::kReadModel, where, {{kState, state}});
     op(OpId::kInitState, where, {{kState, state}, {kFresh, fresh}},
        {.bytes = static_cast<double>(chunk(where).elems * zero::kStateBytesPerElem)});
-    bring_state_home(where, state, std::nullopt);
+    bring_whole_state_home(where, state);
     bring_weights_home(where, fresh, std::nullopt);
   }
 
@@ -104,13 +104,22 @@ class Final : public ProgramWriter {
   std::shared_ptr<const prefetch::Program> write() {
     for (int s = 0; s < segments(); ++s) {
       for (int c = 0; c < chunks(s); ++c) {
-        const Where where{.segment = s, .chunk = c};
-        const BufferId state = read_masters(where);
-        op(OpId::kSave, where, {{kState, state}},
-           {.bytes = static_cast<double>(chunk(where).elems * size_of(DType::kF32))});
+        save({.segment = s, .chunk = c});
       }
     }
     return finish();
+  }
+
+ private:
+  void save(Where where) {
+    const auto bytes_of = [&](DType dtype) {
+      return Cost{.bytes = static_cast<double>(chunk(where).elems * size_of(dtype))};
+    };
+    if (setup_.saves_weights && setup_.host_has_weights()) {
+      return op(OpId::kSaveWeights, where, {{kWeights, home_param(where)}},
+                bytes_of(setup_.compute));
+    }
+    op(OpId::kSave, where, {{kState, read_masters(where)}}, bytes_of(DType::kF32));
   }
 };
 
@@ -139,7 +148,7 @@ class Checkpoint : public ProgramWriter {
 
  private:
   void record(Where where, BufferId receipt) {
-    const BufferId state = read_state(where);
+    const BufferId state = read_whole_state(where);
     const Cost cost{.bytes = static_cast<double>(chunk(where).elems * zero::kStateBytesPerElem)};
     op(OpId::kSumState, where, {{kState, state}, {kReceipts, receipt}}, cost);
     op(OpId::kWriteRecord, where, {{kPosition, position_}, {kState, state}, {kReceipts, receipt}},

@@ -48,6 +48,7 @@ struct Setup {
   bool begins_pending = false;   ///< with a gradient whose update is still to come
   std::int64_t kept_layers = 0;  ///< so many, from the last, keep their forward for backward
   bool keeps_logits = false;     ///< the head does not make them again for its second pass
+  bool saves_weights = false;    ///< those of a run's end are in compute's type, as weights are
   Bytes logits = 0;              ///< of a micro-batch; 0: no second pass, or too large
   Bytes workspace = 0;           ///< of the compute lane
 
@@ -72,6 +73,20 @@ struct Setup {
   }
   /// The optimizer works on the device, where its state lies.
   bool updates_on_device() const { return homes.offload_optimizer == OptimizerHome::kNone; }
+  /// Weights at home are in memory that the host reaches.
+  bool host_has_weights() const {
+    return homes.offload_param == ParamHome::kCpu ||
+           (homes.offload_param == ParamHome::kNone && sharing == Sharing::kUnified);
+  }
+  /// State on nvme is without the masters' upper halves, which follow from bf16 weights that the
+  /// host has. Whoever needs masters whole joins the two.
+  bool splits_masters() const {
+    return compute == DType::kBf16 && host_has_weights() &&
+           homes.offload_optimizer == OptimizerHome::kNvme;
+  }
+  Bytes state_bytes_per_elem() const {
+    return splits_masters() ? zero::kSplitStateBytesPerElem : zero::kStateBytesPerElem;
+  }
   /// Each segment has a record of its own, made of its own norms.
   bool decides_by_segment() const { return clips_segments || update == Update::kArriving; }
   /// A step leaves its gradient to the next.

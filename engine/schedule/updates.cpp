@@ -21,12 +21,13 @@ void UpdateWriter::adam(Where where, const Buffers& gradient, BufferId fresh, Bu
   const Bytes more = (gradient.size() - 1) * size_of(setup_.compute);
   const Cost cost{.bytes =
                       static_cast<double>(chunk(where).elems * (zero::kUpdateBytesPerElem + more))};
-  arithmetic(OpId::kAdam, optimizer_tier(), where,
-             {{kRecord, record},
-              {kState, state},
-              {kGradient, where_optimizer_reads(where, gradient, record)},
-              {kFresh, fresh}},
-             cost, record);
+  Bindings operands{{kRecord, record},
+                    {kState, state},
+                    {kGradient, where_optimizer_reads(where, gradient, record)},
+                    {kFresh, fresh}};
+  if (setup_.splits_masters()) operands.emplace_back(kWeights, home_param(where));
+  arithmetic(setup_.splits_masters() ? OpId::kAdamSplit : OpId::kAdam, optimizer_tier(), where,
+             operands, cost, record);
   bring_state_home(where, state, record);
 }
 

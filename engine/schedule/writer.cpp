@@ -96,9 +96,30 @@ BufferId ProgramWriter::read_state(Where where) {
   return read_state(where, state_bytes(where));
 }
 
+BufferId ProgramWriter::read_whole_state(Where where) {
+  const BufferId state = read_state(where);
+  return setup_.splits_masters() ? joined(where, state, whole_bytes(where)) : state;
+}
+
 BufferId ProgramWriter::read_masters(Where where) {
-  const Bytes masters = round_up(chunk(where).elems * sizeof(float), kSummed);
-  return read_state(where, std::min(masters, state_bytes(where)));
+  const Bytes masters = chunk(where).elems * size_of(DType::kF32);
+  if (!setup_.splits_masters()) return read_state(where, first_of_state(where, masters));
+  // Lower halves, then v, which has their marks.
+  const Bytes halves = chunk(where).elems * size_of(DType::kBf16) + masters;
+  return joined(where, read_state(where, first_of_state(where, halves)), masters);
+}
+
+Bytes ProgramWriter::first_of_state(Where where, Bytes wanted) const {
+  return std::min(round_up(wanted, kSummed), state_bytes(where));
+}
+
+BufferId ProgramWriter::joined(Where where, BufferId state, Bytes first) {
+  const BufferId whole = transient(catalog_.whole_states, first);
+  const Bytes weights = chunk(where).elems * size_of(setup_.compute);
+  const auto bytes = static_cast<double>(program_->info(state).bytes + weights + first);
+  op(OpId::kJoinState, where, {{kSource, state}, {kWeights, home_param(where)}, {kState, whole}},
+     {.bytes = bytes});
+  return whole;
 }
 
 BufferId ProgramWriter::read_state(Where where, Bytes first) {
@@ -111,7 +132,8 @@ BufferId ProgramWriter::read_state(Where where, Bytes first) {
 
 BufferId ProgramWriter::state_slot(Where where) {
   if (host_reaches_state()) return home_state(where);
-  const Bytes bytes = state_bytes(where);
+  const Bytes bytes = whole_bytes(where);
+  if (setup_.splits_masters()) return transient(catalog_.whole_states, bytes);
   return transient(catalog_.state_chunks.at(bytes), bytes);
 }
 
@@ -132,6 +154,15 @@ void ProgramWriter::bring_state_home(Where where, BufferId state, std::optional<
   if (state == home) return;
   copy(setup_.updates_on_device() ? OpId::kFetchState : OpId::kWriteState, where, state, home,
        record);
+}
+
+void ProgramWriter::bring_whole_state_home(Where where, BufferId whole) {
+  if (!setup_.splits_masters()) return bring_state_home(where, whole, std::nullopt);
+  const Bytes bytes = state_bytes(where);
+  const BufferId state = transient(catalog_.state_chunks.at(bytes), bytes);
+  op(OpId::kSplitState, where, {{kState, whole}, {kTarget, state}},
+     {.bytes = static_cast<double>(whole_bytes(where) + bytes)});
+  bring_state_home(where, state, std::nullopt);
 }
 
 void ProgramWriter::bring_weights_home(Where where, BufferId fresh,

@@ -77,16 +77,22 @@ class ProgramWriter {
   /// An op of a block on the compute lane; `forwards`: its work, in the block's forwards.
   void compute(OpId id, int block, int micro_batch, Bindings operands, double forwards);
 
-  /// The state of one chunk in host memory: at home, or in a slot. The first brings it there from
-  /// where it lives; the second only makes room.
+  /// The state of one chunk in host memory, as it is at home: there, or brought to a slot.
   BufferId read_state(Where chunk);
-  /// Of the same only what has its master weights, which come first: a slot is no longer than that
-  /// takes, in whole pieces of sums.
+  /// The same with its masters, whatever it is at home.
+  BufferId read_whole_state(Where chunk);
+  /// Of that only its master weights, and no more is brought than they take, in whole pieces of
+  /// sums: they come first, of a split state lower halves and v.
   BufferId read_masters(Where chunk);
+  /// Room for first values, with masters: at home, or a slot.
   BufferId state_slot(Where chunk);
   BufferId home_state(Where where) const {
     return catalog_
         .states[static_cast<std::size_t>(where.segment)][static_cast<std::size_t>(where.chunk)];
+  }
+  BufferId home_param(Where where) const {
+    return catalog_.param_parts[static_cast<std::size_t>(where.segment)]
+                               [static_cast<std::size_t>(where.chunk)];
   }
   /// Where new weights of one chunk are written by whoever works in this tier: at home, or in a
   /// slot. The second leaves those at home as they are.
@@ -94,6 +100,7 @@ class ProgramWriter {
   BufferId waiting_slot(Where chunk, prefetch::Tier tier);
   /// On their way home, where they are not there yet.
   void bring_state_home(Where chunk, BufferId state, std::optional<BufferId> record);
+  void bring_whole_state_home(Where chunk, BufferId whole);
   void bring_weights_home(Where chunk, BufferId fresh, std::optional<BufferId> record);
 
   /// One chunk of what a step leaves to the next.
@@ -131,16 +138,18 @@ class ProgramWriter {
   void add(prefetch::Op op, std::optional<BufferId> record);
   BufferId fetch(int segment);
   BufferId read_state(Where where, Bytes first);
-  Bytes state_bytes(Where where) const { return chunk(where).elems * zero::kStateBytesPerElem; }
+  /// Of a split state.
+  BufferId joined(Where where, BufferId state, Bytes first);
+  Bytes first_of_state(Where where, Bytes wanted) const;
+  Bytes state_bytes(Where where) const {
+    return chunk(where).elems * setup_.state_bytes_per_elem();
+  }
+  Bytes whole_bytes(Where where) const { return chunk(where).elems * zero::kStateBytesPerElem; }
   Bytes fresh_bytes(Where where) const { return chunk(where).elems * size_of(setup_.compute); }
   bool lies_on_host(BufferId id) const {
     return tier_of(id) != prefetch::Tier::kNvme && !lies_on_device(id);
   }
   bool host_reaches_state() const;
-  BufferId home_param(Where where) const {
-    return catalog_.param_parts[static_cast<std::size_t>(where.segment)]
-                               [static_cast<std::size_t>(where.chunk)];
-  }
 
   std::shared_ptr<prefetch::Program> program_;
 };

@@ -77,6 +77,14 @@ cpu_adam::State state_of(const OpBytes& op) {
   return {all.first(n), all.subspan(n, n), all.last(n)};
 }
 
+cpu_adam::SplitState split_state(OpBytes::Bytes state, std::span<const Bf16> weights,
+                                 std::size_t elems) {
+  const Bytes low = elems * sizeof(std::uint16_t);
+  const auto v_and_m = OpBytes::as<float>(state.subspan(low));
+  return {OpBytes::as<std::uint16_t>(state.first(low)), weights, v_and_m.subspan(elems),
+          v_and_m.first(elems)};
+}
+
 cpu_adam::Published fresh_of(const OpBytes& op, DType dtype, std::uint64_t first,
                              std::uint64_t elems) {
   return part(as_weights(op[Operand::kFresh], dtype), first, elems);
@@ -114,11 +122,40 @@ cpu_adam::Gradient ArithmeticOps::gradient(const OpBytes& op) const {
   return {first, as_gradient(terms.back(), dtype)};
 }
 
+void ArithmeticOps::run(const OpBytes& op, const cpu_adam::Optimizer& host) const {
+  if (op.id == OpId::kAdamSplit) return adam_split(host, op);
+  run_by(host, op);
+}
+
+void ArithmeticOps::run(const OpBytes& op, const gpu::Arithmetic& device) const {
+  run_by(device, op);
+}
+
 template <class Arithmetic>
 void ArithmeticOps::adam(const Arithmetic& arithmetic, const OpBytes& op) const {
+  const cpu_adam::State state = state_of(op);
+  for_runs(op, [&](const cpu_adam::Hyper& hyper, std::uint64_t at, std::uint64_t elems) {
+    const auto of = [&](auto values) { return values.subspan(at, elems); };
+    arithmetic.update(hyper, {of(state.master), of(state.m), of(state.v)},
+                      part(gradient(op), at, elems), fresh_of(op, setup_.compute, at, elems));
+  });
+}
+
+void ArithmeticOps::adam_split(const cpu_adam::Optimizer& host, const OpBytes& op) const {
+  const auto weights = op.values<const Bf16>(Operand::kWeights);
+  const auto fresh = op.values<Bf16>(Operand::kFresh);
+  const cpu_adam::SplitState state = split_state(op[Operand::kState], weights, weights.size());
+  for_runs(op, [&](const cpu_adam::Hyper& hyper, std::uint64_t at, std::uint64_t elems) {
+    const auto of = [&](auto values) { return values.subspan(at, elems); };
+    host.update(hyper, {of(state.low), of(state.weights), of(state.m), of(state.v)},
+                part(gradient(op), at, elems), of(fresh));
+  });
+}
+
+template <class Update>
+void ArithmeticOps::for_runs(const OpBytes& op, const Update& update) const {
   const Record& record = op.values<const Record>(Operand::kRecord).front();
   const zero::Chunk& c = setup_.chunks[index(op.where.segment)][index(op.where.chunk)];
-  const cpu_adam::State state = state_of(op);
   cpu_adam::Hyper hyper{.mode = mode_of(options_.type),
                         .lr = record.lr,
                         .beta1 = static_cast<float>(options_.betas[0]),
@@ -131,15 +168,8 @@ void ArithmeticOps::adam(const Arithmetic& arithmetic, const OpBytes& op) const 
                                          setup_.layouts[index(op.where.segment)], c)) {
     const std::uint64_t at = run.first_elem - c.first_elem;
     hyper.weight_decay = run.decayed ? static_cast<float>(options_.weight_decay) : 0.0F;
-    arithmetic.update(hyper,
-                      {state.master.subspan(at, run.elems), state.m.subspan(at, run.elems),
-                       state.v.subspan(at, run.elems)},
-                      part(gradient(op), at, run.elems),
-                      fresh_of(op, setup_.compute, at, run.elems));
+    update(hyper, at, run.elems);
   }
 }
-
-template void ArithmeticOps::run_by(const cpu_adam::Optimizer&, const OpBytes&) const;
-template void ArithmeticOps::run_by(const gpu::Arithmetic&, const OpBytes&) const;
 
 }  // namespace sluice::train

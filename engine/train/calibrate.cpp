@@ -113,7 +113,7 @@ DType updates_read(const schedule::Setup& setup) {
 Bytes stored_of(const schedule::Setup& setup) {
   Bytes per_elem = 0;
   if (setup.homes.offload_optimizer == schedule::OptimizerHome::kNvme) {
-    per_elem += zero::kStateBytesPerElem;
+    per_elem += setup.state_bytes_per_elem();
   }
   if (setup.homes.offload_param == schedule::ParamHome::kNvme) per_elem += size_of(setup.compute);
   Bytes elems = 0;

@@ -70,11 +70,16 @@ Ticket Conductor::write(const OpContext& context, const OpBytes& op) {
   return memory_.store().write(to.extent, to.offset, op[Operand::kSource]);
 }
 
-/// The master weights of one chunk, which come first in its state.
+/// The master weights of one chunk, which come first in its state, or what they were rounded to.
 void Conductor::save(const OpBytes& op) {
   const auto& chunk = setup_.chunks[index(op.where.segment)][index(op.where.chunk)];
-  writer_->write(op.where.segment, chunk.first_elem,
-                 op.values<const float>(Operand::kState).first(chunk.elems));
+  const bool rounded = op.id == schedule::OpId::kSaveWeights;
+  if (rounded && size_of(setup_.compute) == sizeof(std::uint16_t)) {
+    return writer_->write_rounded(op.where.segment, chunk.first_elem,
+                                  op.values<const std::uint16_t>(Operand::kWeights));
+  }
+  const auto values = op.values<const float>(rounded ? Operand::kWeights : Operand::kState);
+  writer_->write(op.where.segment, chunk.first_elem, values.first(chunk.elems));
 }
 
 }  // namespace sluice::train

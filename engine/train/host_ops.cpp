@@ -57,6 +57,10 @@ void HostOps::run(const OpBytes& op) {
       op.values<Record>(Operand::kRecord).front() =
           op.values<const Record>(Operand::kSource).front();
       return;
+    case OpId::kJoinState:
+      return join_state(op);
+    case OpId::kSplitState:
+      return split_state(op);
     case OpId::kAdoptWeights:
       return adopt_weights(op);
     case OpId::kBeginUpdate:
@@ -116,6 +120,22 @@ void HostOps::init_record(const OpBytes& op) const {
 void HostOps::init_gradient(const OpBytes& op) const {
   first_values_->check_gradient(op.where.segment, chunk(op.where), op[Operand::kGradient],
                                 threads_of(optimizer_));
+}
+
+/// Masters alone where there is room for no more.
+void HostOps::join_state(const OpBytes& op) const {
+  const std::size_t elems = chunk(op.where).elems;
+  const auto whole = op.values<float>(Operand::kState);
+  const cpu_adam::SplitState split =
+      train::split_state(op[Operand::kSource], op.values<const Bf16>(Operand::kWeights), elems);
+  if (whole.size() == elems) return optimizer_.join({whole, {}, {}}, split);
+  optimizer_.join(state_of(op), split);
+}
+
+void HostOps::split_state(const OpBytes& op) const {
+  // Its weights are first values, too.
+  optimizer_.split(train::split_state(op[Operand::kTarget], {}, chunk(op.where).elems),
+                   state_of(op));
 }
 
 void HostOps::adopt_weights(const OpBytes& op) const {

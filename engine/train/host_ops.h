@@ -77,6 +77,8 @@ class HostOps {
   void init_gradient(const OpBytes& op) const;
   void sum_state(const OpBytes& op) const;
   void sum_gradient(const OpBytes& op) const;
+  void join_state(const OpBytes& op) const;
+  void split_state(const OpBytes& op) const;
   void adopt_weights(const OpBytes& op) const;
   void begin_update(const OpBytes& op) const;
   void decide(const OpBytes& op);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "cpu_adam/workers.h"
 #include "engine/base/pages.h"
@@ -69,7 +71,7 @@ class Look::Arrays {
 };
 
 Look::Look(const schedule::Setup& setup, Bytes bytes)
-    : weights_(setup.compute), gradient_(updates_read(setup)) {
+    : weights_(setup.compute), gradient_(updates_read(setup)), splits_(setup.splits_masters()) {
   const int largest = largest_segment(setup);
   Bytes weights = 0;
   for (const zero::Chunk& c : chunks_of(setup, largest)) chunk_ = std::max(chunk_, c.elems);
@@ -129,6 +131,8 @@ std::function<void()> Look::host(const cpu_adam::Optimizer& optimizer, bool comp
       for (const std::span<float> of : {state.master, state.m, state.v}) negate(all, of);
     });
   });
+  // A sign of v is a mark where masters are split.
+  if (splits_) std::ranges::fill(operands.state.v, 0.0F);
   const auto clear = [&] { negate(all, operands.state.master); };
   const auto clock = [this](const auto& work) { return seconds(work); };
   if (computes) timings.host = arithmetic("host", optimizer, operands, clear, clock);
@@ -178,7 +182,15 @@ ArithmeticTimings Look::device(const cpu_adam::Optimizer& optimizer) {
 Look::Operands Look::operands_in(const std::vector<std::span<std::byte>>& arrays,
                                  std::span<std::byte> norms) const {
   const auto values = [&](std::size_t array) { return OpBytes::as<float>(arrays[array]); };
+  std::optional<cpu_adam::SplitState> split;
+  if (splits_) {
+    // In the other half of the weights' array: numbers that nothing negates.
+    const auto low = OpBytes::as<std::uint16_t>(arrays[kArrays]).last(elems_);
+    const auto weights = OpBytes::as<const Bf16>(arrays[kArrays]).first(elems_);
+    split = {low, weights, values(2), values(3)};
+  }
   return {{values(1), values(2), values(3)},
+          split,
           as_gradient(arrays[0].first(elems_ * size_of(gradient_)), gradient_),
           as_gradient(arrays[0].first(elems_ * size_of(weights_)), weights_),
           as_weights(arrays[kArrays].first(elems_ * size_of(weights_)), weights_),
@@ -188,10 +200,20 @@ Look::Operands Look::operands_in(const std::vector<std::span<std::byte>>& arrays
 template <class Arithmetic>
 void Look::update_chunk(const Arithmetic& does, const Operands& of, std::size_t at) const {
   const std::size_t n = std::min(chunk_, elems_ - at);
+  const auto of_chunk = [at, n](auto all) { return all.subspan(at, n); };
+  const cpu_adam::Hyper hyper;
+  const cpu_adam::Gradient gradient = part(of.gradient, at, n);
+  if constexpr (std::is_same_v<Arithmetic, cpu_adam::Optimizer>) {
+    if (const auto& split = of.split) {
+      return does.update(
+          hyper,
+          {of_chunk(split->low), of_chunk(split->weights), of_chunk(split->m), of_chunk(split->v)},
+          gradient, of_chunk(std::get<std::span<Bf16>>(of.weights)));
+    }
+  }
   const cpu_adam::State& state = of.state;
-  does.update(cpu_adam::Hyper{},
-              {state.master.subspan(at, n), state.m.subspan(at, n), state.v.subspan(at, n)},
-              part(of.gradient, at, n), part(of.weights, at, n));
+  does.update(hyper, {of_chunk(state.master), of_chunk(state.m), of_chunk(state.v)}, gradient,
+              part(of.weights, at, n));
 }
 
 template <class Arithmetic, class Clock>

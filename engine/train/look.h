@@ -48,6 +48,7 @@ class Look {
   /// Of an update, and of a sum and the norms of the same gradient, in the types of the run.
   struct Operands {
     cpu_adam::State state;
+    std::optional<cpu_adam::SplitState> split;  // in the place of that, where the run's is
     cpu_adam::Values gradient, contribution;
     cpu_adam::Published weights;
     std::span<double> norms;
@@ -69,6 +70,7 @@ class Look {
 
   const std::optional<CpuQuota> quota_ = cores().quota;
   const DType weights_, gradient_;
+  const bool splits_;
   std::size_t elems_, chunk_ = 0;
   Bytes copied_, piece_;
   std::vector<Unsteady> unsteady_;

@@ -116,6 +116,7 @@ schedule::Setup write_setup(const Job& job, bool documents) {
                       ? schedule::Sharing::kUnified
                       : schedule::Sharing::kSeparate;
   setup.compute = job.compute;
+  setup.saves_weights = job.final_dtype == job.compute;
   setup.grad_dtype = job.grad_dtype;
   setup.micro_batch_size = *job.train.train_micro_batch_size_per_gpu;
   setup.seq_len = job.data.seq_len;

@@ -12,7 +12,8 @@
 
 namespace sluice::zero {
 
-/// What one update moves: the state in and out, a gradient in.
+/// What one update is counted to move: the state in and out, a gradient in. With split masters it
+/// is 2 less, and its time is of as many.
 inline constexpr Bytes kUpdateBytesPerElem = 2 * kStateBytesPerElem + 4;
 
 struct Chunk {

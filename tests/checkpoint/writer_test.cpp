@@ -164,6 +164,34 @@ TEST(Writer, WritesTheSameBytesOnAnyNumberOfThreads) {
   }
 }
 
+TEST(Writer, TakesBitsThatAreRoundedAlready) {
+  const TempFolder folder;
+  const shape::Model model = small_model("gpt2");
+  Writer masters(model, DType::kBf16, folder / "masters");
+  write_all(masters, model);
+  masters.finish();
+  Writer bits(model, DType::kBf16, folder / "bits");
+  for (std::size_t s = 0; s < model.segments.size(); ++s) {
+    std::vector<std::uint16_t> values;
+    for (const float x : flat(model, s)) values.push_back(to_bf16(x).bits);
+    const std::size_t half = values.size() / 2;
+    const std::span<const std::uint16_t> all = values;
+    bits.write_rounded(static_cast<int>(s), half, all.subspan(half));
+    bits.write_rounded(static_cast<int>(s), 0, all.first(half));
+  }
+  bits.finish();
+  expect_weights(folder / "bits", model, DType::kBf16);
+  EXPECT_TRUE(folder.read("bits/model.safetensors") == folder.read("masters/model.safetensors"));
+}
+
+TEST(Writer, RefusesHalvesForAFileOfFloats) {
+  const TempFolder folder;
+  const shape::Model model = small_model("gpt2");
+  Writer writer(model, DType::kF32, folder / "model", 1_MiB);
+  const std::vector<std::uint16_t> values(8);
+  expect_error(Errc::kLogic, {"16 bits", "fp32"}, [&] { writer.write_rounded(0, 0, values); });
+}
+
 TEST(Writer, IsOverAfterAThreadFailed) {
   const TempFolder folder;
   const shape::Model model = small_model("gpt2");

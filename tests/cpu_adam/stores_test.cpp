@@ -30,9 +30,9 @@ TEST(StoreProbe, TimesEachKindOfStoresByItself) {
   const double nap_ns = std::chrono::duration<double, std::nano>(kNap).count();
   const double nap_per_parameter = nap_ns / static_cast<double>(probed_parameters(last_cache()));
   const Workers one(1);
-  const Kernels streaming{&sleep_on<Write::kStreaming>, nullptr, nullptr, nullptr};
+  const Kernels streaming{.update = &sleep_on<Write::kStreaming>};
   EXPECT_GE(probe_stores(streaming, one).streaming_ns, nap_per_parameter);
-  const Kernels cached{&sleep_on<Write::kCached>, nullptr, nullptr, nullptr};
+  const Kernels cached{.update = &sleep_on<Write::kCached>};
   EXPECT_GE(probe_stores(cached, one).cached_ns, nap_per_parameter);
   for (const Kernels& kernels : {streaming, cached}) {
     const StoreTimes times = probe_stores(kernels, one);

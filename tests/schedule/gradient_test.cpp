@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/schedule/programs.h"
+#include "tests/schedule/adam.h"
 #include "tests/schedule/placements.h"
 
 namespace sluice::testing {
@@ -125,7 +126,8 @@ TEST_P(Gradient, OfATiedWeightIsTheSumOfTwoTermsWhichNobodyWrites) {
   ASSERT_EQ(terms.size(), 2U);
   EXPECT_EQ(schedule::id_of(step.maker(terms[0])), OpId::kEmbedBackward);
   EXPECT_EQ(schedule::id_of(step.maker(terms[1])), head_of(GetParam()));
-  const Op norm = step.of(OpId::kNorm, 0).at(0), adam = step.of(OpId::kAdam, 0).at(0);
+  const Op norm = step.of(OpId::kNorm, 0).at(0);
+  const Op adam = step.of(schedule::adam_of(run.setup), 0).at(0);
   const auto elem = static_cast<double>(size_of(run.setup.compute));
   EXPECT_EQ(norm.cost.bytes, 2 * elem * static_cast<double>(run.setup.segment_elems(0)));
   const auto chunk = static_cast<double>(run.setup.chunks.front().front().elems);
@@ -224,7 +226,7 @@ TEST_P(Gradient, ReachesTheOptimizerChunkByChunkAsAPartOrAsACopyOfOne) {
   const Script step(run.step);
   const bool to_host = GetParam().gradient_on_device();
   const bool copied = to_host != GetParam().state_on_device() && GetParam().separate();
-  for (const Op& adam : step.of(OpId::kAdam)) {
+  for (const Op& adam : step.of(schedule::adam_of(run.setup))) {
     const auto s = static_cast<std::size_t>(adam.where.segment);
     const auto& chunk = run.setup.chunks[s][static_cast<std::size_t>(adam.where.chunk)];
     const Bytes elem = size_of(dtype_of(run));
@@ -258,7 +260,8 @@ TEST_P(Gradient, CrossesTheLinkOncePerContributionOrOncePerChunk) {
   std::size_t offloaded = 0, fetched = 0;
   if (GetParam().separate()) {
     std::size_t chunks = 0;  // of each term
-    for (const Op& adam : step.of(OpId::kAdam)) chunks += terms_of(run, adam.where.segment);
+    for (const Op& adam : step.of(schedule::adam_of(run.setup)))
+      chunks += terms_of(run, adam.where.segment);
     const bool to_device = GetParam().state_on_device();
     if (from_device && !to_device) offloaded = chunks;
     if (!from_device) offloaded = contributions;

@@ -160,6 +160,7 @@ std::set<AccessKind> always_implied() {
       {OpId::kAddUses, kRead, Operand::kSum},
       {OpId::kInitState, kRead, Operand::kState},
       {OpId::kAdam, kRead, Operand::kState},
+      {OpId::kAdamSplit, kRead, Operand::kState},
       {OpId::kDecide, kRead, Operand::kControl},
       {OpId::kEndUpdate, kRead, Operand::kControl},
       {OpId::kWriteRecord, kRead, Operand::kReceipts},
@@ -168,6 +169,8 @@ std::set<AccessKind> always_implied() {
       // Its arithmetic and its predicate read the same record.
       {OpId::kAdam, kRead, Operand::kRecord},
       {OpId::kAdam, kPredicate, Operand::kRecord},
+      {OpId::kAdamSplit, kRead, Operand::kRecord},
+      {OpId::kAdamSplit, kPredicate, Operand::kRecord},
   };
   // The workspace belongs to one stream, which runs in order.
   for (const OpId id : {OpId::kEmbedForward, OpId::kLayerForward, OpId::kLayerForwardKeep,

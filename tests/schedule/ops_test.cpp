@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "tests/schedule/adam.h"
 #include "tests/schedule/placements.h"
 #include "tests/support/errors.h"
 
@@ -253,8 +254,8 @@ TEST_P(Operands, OfEveryOpAreThoseOfItsRow) {
       const OpRow& row = schedule::row_of(schedule::id_of(op));
       EXPECT_STREQ(op.kind.name, row.name);
       const LaneKind arithmetic =
-          works_at(schedule::id_of(op) == OpId::kAdam ? GetParam().state_on_device()
-                                                      : GetParam().gradient_on_device());
+          works_at(schedule::is_adam(schedule::id_of(op)) ? GetParam().state_on_device()
+                                                          : GetParam().gradient_on_device());
       EXPECT_EQ(op.lane, schedule::lane_of(row.lane.value_or(arithmetic))) << describe(op);
       ASSERT_EQ(op.names.size(), op.reads.size() + op.writes.size()) << describe(op);
       std::size_t named = 0;

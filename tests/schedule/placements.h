@@ -64,6 +64,12 @@ struct Placement {
   bool state_on_device() const { return state == schedule::OptimizerHome::kNone; }
   bool arrives() const { return update == schedule::Update::kArriving; }
   bool delays() const { return update == schedule::Update::kDelayed; }
+  /// In bf16, whose weights the host has at hand: a drive has no upper halves of masters.
+  bool splits() const {
+    const bool at_hand =
+        param == schedule::ParamHome::kCpu || (param == schedule::ParamHome::kNone && !separate());
+    return on_nvme() && at_hand;
+  }
   bool on_nvme() const { return state == schedule::OptimizerHome::kNvme; }
 
   std::string name() const {
@@ -222,6 +228,11 @@ class Script {
   std::shared_ptr<const prefetch::Program> program_;
 };
 
+inline schedule::Setup saving_weights(schedule::Setup setup) {
+  setup.saves_weights = true;
+  return setup;
+}
+
 /// Everything that a run on one placement is made of. Where updates are delayed `step` is the one
 /// that applies what the one before left, and the run goes on from a checkpoint with a gradient.
 struct Written {
@@ -235,7 +246,8 @@ struct Written {
             setup, catalog, p.delays() ? schedule::Applies::kLast : schedule::Applies::kOwn)),
         evaluation(schedule::evaluation_program(setup, catalog, 2)),
         checkpoint(schedule::checkpoint_program(setup, catalog, schedule::Saves::kState)),
-        last(schedule::final_program(setup, catalog)) {
+        last(schedule::final_program(setup, catalog)),
+        last_of_weights(schedule::final_program(saving_weights(setup), catalog)) {
     if (!p.delays()) return;
     own_step = schedule::step_program(setup, catalog, schedule::Applies::kOwn);
     first_step = schedule::step_program(setup, catalog, schedule::Applies::kNone);
@@ -248,20 +260,21 @@ struct Written {
   int blocks() const { return static_cast<int>(setup.model->blocks.size()); }
   /// Each once, in the order of a stream: what init writes, the others may read.
   std::vector<Program> programs() const {
-    if (!drain) return {init, step, evaluation, checkpoint, last};
+    if (!drain) return {init, step, evaluation, checkpoint, last, last_of_weights};
     return {init,       step,       evaluation, pending_checkpoint, drain, own_step,
-            first_step, checkpoint, last};
+            first_step, checkpoint, last,       last_of_weights};
   }
   /// A run: two steps of the usual kind, and one of each that there is besides.
   std::vector<Program> stream() const {
-    if (!drain) return {init, step, evaluation, checkpoint, step, last};
-    return {init,  step,     evaluation, pending_checkpoint, step,
-            drain, own_step, first_step, checkpoint,         last};
+    if (!drain) return {init, step, evaluation, checkpoint, step, last, last_of_weights};
+    return {init,       step,       evaluation, pending_checkpoint, step, drain, own_step,
+            first_step, checkpoint, last,       last_of_weights};
   }
 
   schedule::Setup setup;
   schedule::Catalog catalog;
   Program init, step, evaluation, checkpoint, last;
+  Program last_of_weights;  // in the place of `last`, where they are saved in the type of compute
   Program own_step, first_step, drain, pending_checkpoint;  // of delayed updates, else null
 };
 

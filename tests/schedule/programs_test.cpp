@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "prefetch/simulate.h"
+#include "tests/schedule/adam.h"
 #include "tests/schedule/placements.h"
 #include "tests/support/errors.h"
 
@@ -65,7 +66,7 @@ TEST_P(Programs, CopyNothingBetweenGpuAndCpuWhenTheirMemoryIsOne) {
         script.on_lane(LaneKind::kHostToDevice) + script.on_lane(LaneKind::kDeviceToHost);
     const bool state_only = program == run.init || program == run.checkpoint ||
                             program == run.pending_checkpoint || program == run.drain ||
-                            program == run.last;
+                            program == run.last || program == run.last_of_weights;
     if (!GetParam().separate()) {
       EXPECT_EQ(copies, 0U) << program->name();
     } else if (!state_only) {
@@ -222,8 +223,8 @@ TEST_P(Programs, FinalSavesEveryChunkOnceInOrder) {
   EXPECT_EQ(saved, all);
 }
 
-/// A third of the state, but for the end of a piece that is summed: of whole segments, which are
-/// longer than that.
+/// A third of the state, of a split one lower halves and v, but for the end of a piece that is
+/// summed: of whole segments, which are longer than that.
 TEST_P(Programs, FinalBringsMastersOnly) {
   schedule::Setup setup = setup_of(GetParam());
   for (std::size_t i = 0; i < setup.chunks.size(); ++i) {
@@ -234,15 +235,41 @@ TEST_P(Programs, FinalBringsMastersOnly) {
   std::size_t shorter = 0, all = 0;
   for (const OpId id : {OpId::kReadState, OpId::kOffloadState}) {
     for (const Op& op : Script(last).of(id)) {
-      const Bytes masters = setup.segment_elems(op.where.segment) * sizeof(float);
+      const std::uint64_t elems = setup.segment_elems(op.where.segment);
+      const Bytes state = elems * (GetParam().splits() ? 10 : 12);
+      const Bytes masters = elems * (GetParam().splits() ? 2 + 4 : 4);
       const Bytes moved = last->info(schedule::buffer_of(op, Operand::kTarget)).bytes;
-      EXPECT_EQ(moved, std::min(round_up(masters, 256_KiB), 3 * masters)) << describe(op);
+      EXPECT_EQ(moved, std::min(round_up(masters, 256_KiB), state)) << describe(op);
       EXPECT_EQ(op.cost.bytes, static_cast<double>(moved));
-      shorter += moved < 3 * masters ? 1 : 0;
+      shorter += moved < state ? 1 : 0;
       ++all;
     }
   }
   EXPECT_EQ(shorter > 0, all > 0);
+}
+
+/// No state is brought for weights that the host has as they are saved.
+TEST_P(Programs, FinalOfComputesTypeSavesTheWeightsAtHomeWhereTheHostReachesThem) {
+  const Written run(GetParam());
+  const bool at_hand = GetParam().param == schedule::ParamHome::kCpu ||
+                       (GetParam().param == schedule::ParamHome::kNone && !GetParam().separate());
+  const Script last(run.last_of_weights);
+  std::vector<std::pair<int, int>> saved, all;
+  for (const Op& op : last.of(at_hand ? OpId::kSaveWeights : OpId::kSave)) {
+    saved.emplace_back(op.where.segment, op.where.chunk);
+    if (!at_hand) continue;
+    EXPECT_EQ(schedule::buffer_of(op, Operand::kWeights),
+              run.catalog.param_parts[static_cast<std::size_t>(op.where.segment)]
+                                     [static_cast<std::size_t>(op.where.chunk)]);
+  }
+  for (int s = 0; s < run.segments(); ++s) {
+    const auto chunks = run.setup.chunks[static_cast<std::size_t>(s)].size();
+    for (int c = 0; c < static_cast<int>(chunks); ++c) all.emplace_back(s, c);
+  }
+  EXPECT_EQ(saved, all);
+  if (at_hand) {
+    EXPECT_EQ(last.ops().size(), all.size()) << "nothing else";
+  }
 }
 
 TEST_P(Programs, ACheckpointSumsAndWritesEveryChunkOnceAndChangesNothingOfTheRun) {
@@ -323,7 +350,7 @@ TEST_P(UpdatesAtTheEnd, AForwardWaitsForTheUpdateOfItsOwnBlockOnly) {
     const Op& op = stream[span.op.instance]->ops()[span.op.index];
     const int segment = op.where.segment;
     const OpId id = schedule::id_of(op);
-    if (id == OpId::kAdam && span.op.instance == 1) {
+    if (schedule::is_adam(id) && span.op.instance == 1) {
       updated[segment] = std::max(updated[segment], span.end);
       last_adam = std::max(last_adam, span.end);
     }

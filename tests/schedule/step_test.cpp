@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/schedule/programs.h"
+#include "tests/schedule/adam.h"
 #include "tests/schedule/placements.h"
 
 namespace sluice::testing {
@@ -169,7 +170,7 @@ TEST_P(Step, HandsTheWorkspaceToEveryOpOfABlock) {
 TEST_P(Step, UpdatesEveryChunkOnceInOrder) {
   const Written run(GetParam());
   std::vector<std::pair<int, int>> updated, all;
-  for (const Op& op : Script(run.step).of(OpId::kAdam)) {
+  for (const Op& op : Script(run.step).of(schedule::adam_of(run.setup))) {
     updated.emplace_back(op.where.segment, op.where.chunk);
   }
   for (int s = 0; s < run.segments(); ++s) {
@@ -182,7 +183,7 @@ TEST_P(Step, UpdatesEveryChunkOnceInOrder) {
 TEST_P(Step, UpdatesTheStateInPlaceOrReadsAndWritesItOnce) {
   const Written run(GetParam());
   const Script step(run.step);
-  const auto adams = step.of(OpId::kAdam);
+  const auto adams = step.of(schedule::adam_of(run.setup));
   const std::size_t moved = GetParam().on_nvme() ? adams.size() : 0;
   const auto reads = step.of(OpId::kReadState);
   const auto writes = step.of(OpId::kWriteState);
@@ -260,7 +261,7 @@ std::vector<OpId> way_home(const Placement& p) {
 TEST_P(Step, BringsNewWeightsHomeFromWhereverAdamWorks) {
   const Written run(GetParam());
   const Script step(run.step);
-  const auto adams = step.of(OpId::kAdam);
+  const auto adams = step.of(schedule::adam_of(run.setup));
   const std::vector<OpId> way = way_home(GetParam());
   for (const OpId id : {OpId::kPublish, OpId::kOffloadWeights, OpId::kWriteWeights}) {
     const bool on_the_way = std::ranges::count(way, id) > 0;
@@ -289,7 +290,7 @@ TEST_P(Step, AsksTheRecordBeforeWhatASkippedStepMustNotDo) {
     // Reading and summing ahead does no harm; all else after the decision may be called off.
     const bool ahead = id == OpId::kReadState || id == OpId::kStartSum || id == OpId::kAccumulate;
     EXPECT_EQ(op.predicate.has_value(), decided && !ahead) << describe(op);
-    EXPECT_EQ(contains(op.reads, record), id == OpId::kAdam) << describe(op);
+    EXPECT_EQ(contains(op.reads, record), schedule::is_adam(id)) << describe(op);
     if (op.predicate) {
       EXPECT_EQ(op.predicate->record, record) << describe(op);
       EXPECT_EQ(op.predicate->field, static_cast<std::uint16_t>(schedule::RecordField::kApplied));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/schedule/adam.h"
 #include "tests/schedule/placements.h"
 
 namespace sluice::testing {
@@ -51,7 +52,7 @@ TEST_P(BySegment, EachSegmentIsDecidedByItsOwnNorms) {
               norms);
     const BufferId record = buffer_of(decision, Operand::kRecord);
     EXPECT_TRUE(records.insert(record).second);
-    for (const Op& adam : step.of(OpId::kAdam, s)) {
+    for (const Op& adam : step.of(schedule::adam_of(run.setup), s)) {
       EXPECT_EQ(buffer_of(adam, Operand::kRecord), record);
     }
   }
@@ -65,7 +66,8 @@ TEST_P(BySegment, WhatAnUpdateWritesAsksTheRecordOfItsSegment) {
     const Op decision = step.of(OpId::kDecideSegment, op.where.segment).at(0);
     EXPECT_EQ(op.predicate->record, buffer_of(decision, Operand::kRecord)) << describe(op);
   }
-  for (const OpId id : {OpId::kAdam, OpId::kWriteState, OpId::kWriteWeights, OpId::kPublish}) {
+  for (const OpId id :
+       {schedule::adam_of(run.setup), OpId::kWriteState, OpId::kWriteWeights, OpId::kPublish}) {
     for (const Op& op : step.of(id)) EXPECT_TRUE(op.predicate) << describe(op);
   }
 }
@@ -87,7 +89,7 @@ TEST_P(Arriving, ASegmentIsUpdatedRightBehindItsGradient) {
       ASSERT_NE(op, ops.end());
       if (schedule::id_of(*op) == OpId::kBeginUpdate) continue;
       EXPECT_EQ(op->where.segment, s) << describe(*op);
-      if (schedule::id_of(*op) == OpId::kAdam) ++adams;
+      if (schedule::is_adam(schedule::id_of(*op))) ++adams;
     }
   }
 }
@@ -140,7 +142,7 @@ TEST_P(Delayed, EachGradientIsUsedBeforeThisStepsTakesItsPlace) {
   for (int s = 0; s < run_.segments(); ++s) {
     const BufferId pending = run_.catalog.pending[static_cast<std::size_t>(s)];
     const auto reads = where([&](const Op& op) {
-      const bool source = schedule::id_of(op) == OpId::kAdam ||
+      const bool source = schedule::is_adam(schedule::id_of(op)) ||
                           (op.predicate && op.where.chunk >= 0);  // or what brings it to Adam
       return source && names(op.reads, pending);
     });

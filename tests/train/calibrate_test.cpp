@@ -310,7 +310,7 @@ TEST(Calibrate, KnowsWhatADriveWillHold) {
   setup.compute = DType::kBf16;
   EXPECT_EQ(on_nvme({}), 0U);
   EXPECT_EQ(on_nvme({.offload_param = schedule::ParamHome::kNvme}), 1100U * 2);
-  EXPECT_EQ(on_nvme({.offload_optimizer = schedule::OptimizerHome::kNvme}), 1100U * 12);
+  EXPECT_EQ(on_nvme({.offload_optimizer = schedule::OptimizerHome::kNvme}), 1100U * 10);
   auto model = std::make_shared<shape::Model>();
   model->decoder.hidden = 64;
   model->blocks.resize(5);

@@ -277,6 +277,7 @@ Job job_of(const TempFolder& folder, const Wiring& wiring) {
   decoder.vocab = 601;  // x 42: seven grains
   Job job = tiny_job(folder, decoder);
   job.compute = wiring.compute;
+  if (wiring.saves_weights()) job.final_dtype = wiring.compute;
   job.compute_threads = wiring.compute_threads();
   // Doubled after three steps, halved by the spoiled one.
   if (wiring.compute == DType::kF16) {

@@ -32,6 +32,8 @@ struct Wiring {
   bool clips_segments() const { return by_segment() || (delayed() && tied != accumulates); }
   /// What waits, before each evaluation.
   bool drains() const { return delayed() && compute == DType::kF32; }
+  /// In compute's type: where the host has the weights, the final ones are those at home.
+  bool saves_weights() const { return compute == DType::kF32 || (compute == DType::kBf16 && tied); }
   /// Bits depend on it. Two cost more than one where each op is tiny, so the shorter runs have
   /// them.
   unsigned compute_threads() const { return accumulates ? 1 : 2; }
@@ -76,6 +78,15 @@ struct CrownRow {
   /// Layers may keep their forward.
   bool may_keep() const { return recompute != schedule::Recompute::kEveryLayer; }
   bool unified() const { return sharing == schedule::Sharing::kUnified; }
+  bool host_has_weights() const {
+    return homes.param == schedule::ParamHome::kCpu ||
+           (homes.param == schedule::ParamHome::kNone && unified());
+  }
+  /// State on a drive has no upper halves of masters.
+  bool splits() const {
+    return wiring.compute == DType::kBf16 && host_has_weights() &&
+           homes.state == schedule::OptimizerHome::kNvme;
+  }
 };
 
 /// All of them; where few cases are run (extent.h) those that show a value of an axis for the first

@@ -15,6 +15,7 @@
 
 #include "engine/schedule/catalog.h"
 #include "gpu/device.h"
+#include "tests/schedule/adam.h"
 #include "tests/support/extent.h"
 #include "tests/train/crown_rows.h"
 #include "tests/train/kernel_watch.h"
@@ -96,6 +97,18 @@ void expect_memory(const CrownRow& row, const Observed& seen) {
   }
 }
 
+/// In bf16, whose weights the host has, a drive is given no upper halves of masters.
+void expect_split(const CrownRow& row, const Observed& seen) {
+  const bool saved = row.wiring.saves_weights() && row.host_has_weights();
+  for (const auto& [id, some] :
+       {std::pair(OpId::kAdamSplit, row.splits()), std::pair(OpId::kAdam, !row.splits()),
+        std::pair(OpId::kSplitState, row.splits()),
+        std::pair(OpId::kJoinState, row.splits() && !saved), std::pair(OpId::kSaveWeights, saved),
+        std::pair(OpId::kSave, !saved)}) {
+    EXPECT_EQ(seen.count(id) > 0, some) << schedule::kind_of(id).name;
+  }
+}
+
 /// Copies between tiers where they are apart, none where they share memory.
 void expect_copies(const CrownRow& row, const Observed& seen) {
   const auto steps = static_cast<std::int64_t>(seen.records.size());
@@ -126,7 +139,9 @@ void expect_copies(const CrownRow& row, const Observed& seen) {
   expect_some_if(disk_weights, OpId::kWriteWeights);
   const bool disk_state = homes.state == schedule::OptimizerHome::kNvme;
   expect_some_if(disk_state, OpId::kReadState);
-  expect_some_if(apart && updated_there, OpId::kOffloadState);
+  const bool weights_saved = row.wiring.saves_weights() && homes.param == schedule::ParamHome::kCpu;
+  expect_some_if(apart && updated_there && !weights_saved, OpId::kOffloadState);
+  expect_split(row, seen);
   expect_some_if(disk_state, OpId::kWriteState);
   const bool disk_inputs = homes.activation == schedule::ActivationHome::kNvme;
   expect_some_if(disk_inputs, OpId::kReadActivation);
@@ -237,7 +252,8 @@ void expect_update(const CrownRow& row, const Observed& seen) {
   }
   const auto& ops = seen.plan.programs.step->ops();
   const auto at = [&](OpId id) { return std::ranges::find(ops, id, schedule::id_of); };
-  EXPECT_EQ(at(OpId::kAdam) < at(OpId::kEmbedBackward), row.update != schedule::Update::kEnd);
+  const auto adam = std::ranges::find_if(ops, schedule::is_adam, schedule::id_of);
+  EXPECT_EQ(adam < at(OpId::kEmbedBackward), row.update != schedule::Update::kEnd);
   const auto segments = static_cast<std::int64_t>(setup.model->segments.size());
   const auto decided = static_cast<std::int64_t>(seen.records.size()) * segments;
   EXPECT_EQ(seen.count(OpId::kDecideSegment), row.wiring.clips_segments() ? decided : 0);
@@ -325,6 +341,32 @@ INSTANTIATE_TEST_SUITE_P(Wirings, Crown, testing::ValuesIn(wirings()),
 TEST(CrownRows, AreOfEveryWiringButWhereFewAreRun) {
   const std::size_t all = 2 * 3 * 2 * 3;
   EXPECT_GE(wirings().size(), test::by_extent(all, all, 6));
+}
+
+/// Of each kind of update, whatever the rows hold.
+TEST(CrownSplit, StateWithoutUpperHalvesGivesTheSameBits) {
+  using Order = Wiring::Order;
+  const TempFolder folder;
+  for (const auto& [order, update] : {std::pair(Order::kGlobal, schedule::Update::kEnd),
+                                      std::pair(Order::kBySegment, schedule::Update::kEnd),
+                                      std::pair(Order::kBySegment, schedule::Update::kArriving),
+                                      std::pair(Order::kDelayed, schedule::Update::kDelayed)}) {
+    const Wiring wiring{false, DType::kBf16, true, order};
+    SCOPED_TRACE(name_of(wiring));
+    const double clip = clip_threshold(folder, wiring);
+    const Fingerprint expected = reference(folder, wiring, clip);
+    Job job = job_of(folder, wiring);
+    job.homes = {.offload_param = schedule::ParamHome::kCpu,
+                 .offload_gradient = schedule::GradientHome::kCpu,
+                 .offload_optimizer = schedule::OptimizerHome::kNvme,
+                 .sub_group_size = 48_KiB};
+    job.train.gradient_clipping = clip;
+    job.optimizer.update = update;
+    const Observed seen = observe(job, disturbance_of(wiring, 9));
+    EXPECT_EQ(seen.print, expected);
+    EXPECT_EQ(seen.plan.setup.update, update);
+    EXPECT_GT(seen.count(OpId::kAdamSplit), 0);
+  }
 }
 
 TEST(CrownKept, SomeLayersKeptAndSomeNotGiveTheSameBits) {

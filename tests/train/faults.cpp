@@ -44,6 +44,7 @@ Job nvme_job(const TempFolder& folder, Execution execution) {
   job.train.steps = 2;
   job.homes.offload_optimizer = schedule::OptimizerHome::kNvme;
   job.execution = execution;
+  job.final_dtype = DType::kBf16;  // not that of compute: saving reads the state
   return job;
 }
 

@@ -57,8 +57,8 @@ struct Watched {
   }
   static void update(const cpu_adam::UpdateArgs& args) noexcept {
     counters[kIsa].updates.count();
-    const bool on_lines =
-        on_line(args.master) && on_line(args.m) && on_line(args.v) && on_line(args.published.data);
+    const bool on_lines = on_line(args.master) && on_line(args.halves.low) && on_line(args.m) &&
+                          on_line(args.v) && on_line(args.published.data);
     if (args.write == cpu_adam::Write::kStreaming && on_lines)
       counters[kIsa].streamed += args.count;
     real().update(args);
@@ -74,7 +74,15 @@ struct Watched {
   static void convert(cpu_adam::Sink out, cpu_adam::Source in, std::size_t count) noexcept {
     real().convert(out, in, count);
   }
-  static constexpr Kernels kTable = {&update, &sum_squares, &add, &convert};
+  static void join(float* master, float* v, cpu_adam::Halves in, const float* marked,
+                   std::size_t count) noexcept {
+    real().join(master, v, in, marked, count);
+  }
+  static void split(cpu_adam::LowBits* low, float* marked, const float* master, const float* v,
+                    std::size_t count) noexcept {
+    real().split(low, marked, master, v, count);
+  }
+  static constexpr Kernels kTable = {&update, &sum_squares, &add, &convert, &join, &split};
 };
 
 template <std::size_t... kIndex>

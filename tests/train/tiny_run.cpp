@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -11,18 +12,21 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <span>
 #include <thread>
 #include <tuple>
 #include <utility>
 
+#include "engine/base/error.h"
 #include "engine/shape/family.h"
 #include "engine/train/op_bytes.h"
 #include "gpu/device.h"
 #include "gpu/local.h"
 #include "nvme/aligned.h"
 #include "tests/train/elements.h"
+#include "tests/train/split_bytes.h"
 #include "tests/train/tested_compute.h"
 #include "tests/train/tier_bytes.h"
 
@@ -67,8 +71,18 @@ class Observer : public executor::Handler {
         disturbance_(d),
         random_(d.delay_seed),
         state_(state) {}
+  /// The driver is gone: nobody is at the state any more.
   ~Observer() override {
     state_ = kFnvBasis;
+    if (!ended_) return;
+    try {
+      look_at_state();
+    } catch (const Error&) {
+      return;  // a drive that fails has ended the run, too
+    }
+    std::size_t grains = 0;
+    for (const zero::Layout& layout : setup_.layouts) grains += layout.elems / kGrainElems;
+    EXPECT_EQ(hashes_.size(), 3 * grains) << "state that nobody looked at";
     for (const auto& [where, h] : hashes_) {
       state_ = fnv1a(state_, reinterpret_cast<const std::byte*>(&h), sizeof h);
     }
@@ -78,7 +92,9 @@ class Observer : public executor::Handler {
 
   Ticket start(const OpContext& context) override {
     delay();
-    if (Tag::unpack(context.tag).kind == Tag::Kind::kFinal) look_at_state(context);
+    const Tag::Kind kind = Tag::unpack(context.tag).kind;
+    if (kind == Tag::Kind::kInit) note_homes(context);
+    if (kind == Tag::Kind::kFinal) look_at_saved(context);
     Ticket ticket = inner_.start(context);
     if (spoils(context)) {
       ticket.wait();
@@ -111,27 +127,58 @@ class Observer : public executor::Handler {
            context.op.where.segment == 3;
   }
 
-  /// What is saved, and where that is no more than the masters, where it lives.
-  void look_at_state(const OpContext& context) {
+  /// Where a chunk's state lives, as the program of first values has it: made there, or moved there
+  /// afterwards; and its weights.
+  void note_homes(const OpContext& context) {
     const OpId id = schedule::id_of(context.op);
-    const auto bytes = [&](Operand name) {
-      return context.program.info(buffer_of(context.op, name)).bytes;
-    };
     const auto at = [&](Operand name) {
-      return std::span(address(context, buffer_of(context.op, name), memory_), bytes(name));
+      const prefetch::BufferId buffer = buffer_of(context.op, name);
+      return std::span(address(context, buffer, memory_), context.program.info(buffer).bytes);
     };
-    const Bytes all = bytes_of(context.op.where);
-    if (id == OpId::kReadState && bytes(Operand::kTarget) < all) {
-      const DriveBytes from = drive_bytes(context, Operand::kSource, memory_);
-      const nvme::AlignedBytes room = nvme::allocate_aligned(from.bytes);
-      const std::span state(room.get(), from.bytes);
-      memory_.store().read(from.extent, from.offset, state).wait();
-      hash(context.op.where, state);
-    } else if (id == OpId::kOffloadState && bytes(Operand::kTarget) < all) {
-      hash(context.op.where, tiers_.read(at(Operand::kSource)));
-    } else if (id == OpId::kSave && bytes(Operand::kState) == all) {
-      hash(context.op.where, at(Operand::kState));
+    const std::lock_guard lock(mutex_);
+    Home& home = homes_[{context.op.where.segment, context.op.where.chunk}];
+    home.where = context.op.where;
+    if (id == OpId::kInitState) {
+      home.state = at(Operand::kState);
+      home.weights = at(Operand::kFresh);
+    } else if (id == OpId::kFetchState) {
+      home.state = at(Operand::kTarget);
+    } else if (id == OpId::kWriteState) {
+      home.drive.emplace(drive_bytes(context, Operand::kTarget, memory_));
     }
+  }
+
+  /// A state that is whole where masters are saved needs no other look.
+  void look_at_saved(const OpContext& context) {
+    ended_ = true;
+    if (schedule::id_of(context.op) != OpId::kSave || setup_.splits_masters()) return;
+    const prefetch::BufferId buffer = buffer_of(context.op, Operand::kState);
+    const Bytes bytes = context.program.info(buffer).bytes;
+    if (bytes != bytes_of(context.op.where)) return;
+    const std::lock_guard lock(mutex_);
+    homes_[{context.op.where.segment, context.op.where.chunk}].seen = true;
+    hash(context.op.where, std::span(address(context, buffer, memory_), bytes));
+  }
+
+  /// The others, where they live.
+  void look_at_state() {
+    for (const auto& [chunk, home] : homes_) {
+      if (home.seen || (!home.drive && home.state.empty())) continue;  // or an op of no chunk
+      std::vector<std::byte> state = home.drive ? on_drive(*home.drive) : tiers_.read(home.state);
+      if (setup_.splits_masters()) {
+        const std::vector<float> whole = whole_state(state, home.weights);
+        hash(home.where, std::as_bytes(std::span(whole)));
+      } else {
+        hash(home.where, state);
+      }
+    }
+  }
+
+  std::vector<std::byte> on_drive(const DriveBytes& from) const {
+    const nvme::AlignedBytes room = nvme::allocate_aligned(from.bytes);
+    const std::span state(room.get(), from.bytes);
+    memory_.store().read(from.extent, from.offset, state).wait();
+    return {state.begin(), state.end()};
   }
 
   const zero::Chunk& chunk(const prefetch::Where& where) const {
@@ -148,7 +195,6 @@ class Observer : public executor::Handler {
     ASSERT_EQ(state.size(), bytes_of(where));
     constexpr Bytes kGrain = kGrainElems * sizeof(float);
     const std::byte* data = state.data();
-    const std::lock_guard lock(mutex_);
     for (int kind = 0; kind < 3; ++kind) {  // master, m, v
       for (std::uint64_t at = 0; at < of.elems; at += kGrainElems, data += kGrain) {
         hashes_[{where.segment, kind, of.first_elem + at}] = fnv1a(kFnvBasis, data, kGrain);
@@ -176,6 +222,14 @@ class Observer : public executor::Handler {
   std::mutex mutex_;
   std::mt19937_64 random_;
   std::map<std::tuple<int, int, std::uint64_t>, std::uint64_t> hashes_;
+  struct Home {
+    prefetch::Where where;
+    std::span<std::byte> state, weights;
+    std::optional<DriveBytes> drive;
+    bool seen = false;
+  };
+  std::map<std::pair<int, int>, Home> homes_;  // by segment and chunk
+  std::atomic<bool> ended_{false};
   std::uint64_t& state_;
 };
 
