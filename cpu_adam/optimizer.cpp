@@ -55,6 +55,8 @@ struct Optimizer::Parts {
     }
   }
 
+  Write write() const { return stores == Stores::kStreaming ? Write::kStreaming : Write::kCached; }
+
   Isa isa;
   const Kernels& kernels;
   Workers workers;
@@ -70,7 +72,6 @@ Optimizer& Optimizer::operator=(Optimizer&&) noexcept = default;
 void Optimizer::update(const Hyper& hyper, State state, Gradient gradient,
                        Published published) const {
   check_update(hyper, state, gradient, published);
-  const Write write = parts_->stores == Stores::kStreaming ? Write::kStreaming : Write::kCached;
   parts_->workers.for_grains(state.master.size(), [&](std::size_t first, std::size_t last) {
     parts_->kernels.update({.master = state.master.data() + first,
                             .m = state.m.data() + first,
@@ -79,14 +80,13 @@ void Optimizer::update(const Hyper& hyper, State state, Gradient gradient,
                             .published = sink_at(published, first),
                             .count = last - first,
                             .factors = factors_of(hyper),  // here, so in the default rounding too
-                            .write = write});
+                            .write = parts_->write()});
   });
 }
 
 void Optimizer::update(const Hyper& hyper, SplitState state, Gradient gradient,
                        std::span<Bf16> published) const {
   check_update(hyper, state, gradient, published);
-  const Write write = parts_->stores == Stores::kStreaming ? Write::kStreaming : Write::kCached;
   parts_->workers.for_grains(state.low.size(), [&](std::size_t first, std::size_t last) {
     parts_->kernels.update({.halves = halves_at(state, first),
                             .m = state.m.data() + first,
@@ -95,7 +95,7 @@ void Optimizer::update(const Hyper& hyper, SplitState state, Gradient gradient,
                             .published = sink_at(published, first),
                             .count = last - first,
                             .factors = factors_of(hyper),
-                            .write = write});
+                            .write = parts_->write()});
   });
 }
 

@@ -71,6 +71,17 @@ cpu_adam::Published part(const cpu_adam::Published& all, std::uint64_t first, st
   return std::visit(subspan, all);
 }
 
+cpu_adam::State part(const cpu_adam::State& all, std::uint64_t first, std::uint64_t elems) {
+  return {all.master.subspan(first, elems), all.m.subspan(first, elems),
+          all.v.subspan(first, elems)};
+}
+
+cpu_adam::SplitState part(const cpu_adam::SplitState& all, std::uint64_t first,
+                          std::uint64_t elems) {
+  return {all.low.subspan(first, elems), all.weights.subspan(first, elems),
+          all.m.subspan(first, elems), all.v.subspan(first, elems)};
+}
+
 cpu_adam::State state_of(const OpBytes& op) {
   const auto all = op.values<float>(Operand::kState);
   const std::size_t n = all.size() / 3;
@@ -135,9 +146,8 @@ template <class Arithmetic>
 void ArithmeticOps::adam(const Arithmetic& arithmetic, const OpBytes& op) const {
   const cpu_adam::State state = state_of(op);
   for_runs(op, [&](const cpu_adam::Hyper& hyper, std::uint64_t at, std::uint64_t elems) {
-    const auto of = [&](auto values) { return values.subspan(at, elems); };
-    arithmetic.update(hyper, {of(state.master), of(state.m), of(state.v)},
-                      part(gradient(op), at, elems), fresh_of(op, setup_.compute, at, elems));
+    arithmetic.update(hyper, part(state, at, elems), part(gradient(op), at, elems),
+                      fresh_of(op, setup_.compute, at, elems));
   });
 }
 
@@ -146,9 +156,8 @@ void ArithmeticOps::adam_split(const cpu_adam::Optimizer& host, const OpBytes& o
   const auto fresh = op.values<Bf16>(Operand::kFresh);
   const cpu_adam::SplitState state = split_state(op[Operand::kState], weights, weights.size());
   for_runs(op, [&](const cpu_adam::Hyper& hyper, std::uint64_t at, std::uint64_t elems) {
-    const auto of = [&](auto values) { return values.subspan(at, elems); };
-    host.update(hyper, {of(state.low), of(state.weights), of(state.m), of(state.v)},
-                part(gradient(op), at, elems), of(fresh));
+    host.update(hyper, part(state, at, elems), part(gradient(op), at, elems),
+                fresh.subspan(at, elems));
   });
 }
 

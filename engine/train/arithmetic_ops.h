@@ -23,6 +23,9 @@ cpu_adam::Published as_weights(OpBytes::Bytes bytes, DType dtype);
 /// Elements [first, first + elems).
 cpu_adam::Gradient part(const cpu_adam::Gradient& all, std::uint64_t first, std::uint64_t elems);
 cpu_adam::Published part(const cpu_adam::Published& all, std::uint64_t first, std::uint64_t elems);
+cpu_adam::State part(const cpu_adam::State& all, std::uint64_t first, std::uint64_t elems);
+cpu_adam::SplitState part(const cpu_adam::SplitState& all, std::uint64_t first,
+                          std::uint64_t elems);
 
 /// Master, m and v of a chunk, which lie one after the other.
 cpu_adam::State state_of(const OpBytes& op);

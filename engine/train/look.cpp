@@ -132,7 +132,11 @@ std::function<void()> Look::host(const cpu_adam::Optimizer& optimizer, bool comp
     });
   });
   // A sign of v is a mark where masters are split.
-  if (splits_) std::ranges::fill(operands.state.v, 0.0F);
+  if (splits_) {
+    all.for_grains(elems_, [&](std::size_t begin, std::size_t end) {
+      std::ranges::fill(operands.state.v.subspan(begin, end - begin), 0.0F);
+    });
+  }
   const auto clear = [&] { negate(all, operands.state.master); };
   const auto clock = [this](const auto& work) { return seconds(work); };
   if (computes) timings.host = arithmetic("host", optimizer, operands, clear, clock);
@@ -200,20 +204,15 @@ Look::Operands Look::operands_in(const std::vector<std::span<std::byte>>& arrays
 template <class Arithmetic>
 void Look::update_chunk(const Arithmetic& does, const Operands& of, std::size_t at) const {
   const std::size_t n = std::min(chunk_, elems_ - at);
-  const auto of_chunk = [at, n](auto all) { return all.subspan(at, n); };
   const cpu_adam::Hyper hyper;
   const cpu_adam::Gradient gradient = part(of.gradient, at, n);
   if constexpr (std::is_same_v<Arithmetic, cpu_adam::Optimizer>) {
     if (const auto& split = of.split) {
-      return does.update(
-          hyper,
-          {of_chunk(split->low), of_chunk(split->weights), of_chunk(split->m), of_chunk(split->v)},
-          gradient, of_chunk(std::get<std::span<Bf16>>(of.weights)));
+      const auto weights = std::get<std::span<Bf16>>(of.weights);
+      return does.update(hyper, part(*split, at, n), gradient, weights.subspan(at, n));
     }
   }
-  const cpu_adam::State& state = of.state;
-  does.update(hyper, {of_chunk(state.master), of_chunk(state.m), of_chunk(state.v)}, gradient,
-              part(of.weights, at, n));
+  does.update(hyper, part(of.state, at, n), gradient, part(of.weights, at, n));
 }
 
 template <class Arithmetic, class Clock>

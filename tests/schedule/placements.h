@@ -65,10 +65,10 @@ struct Placement {
   bool arrives() const { return update == schedule::Update::kArriving; }
   bool delays() const { return update == schedule::Update::kDelayed; }
   /// In bf16, whose weights the host has at hand: a drive has no upper halves of masters.
-  bool splits() const {
-    const bool at_hand =
-        param == schedule::ParamHome::kCpu || (param == schedule::ParamHome::kNone && !separate());
-    return on_nvme() && at_hand;
+  bool splits() const { return on_nvme() && host_has_weights(); }
+  bool host_has_weights() const {
+    return param == schedule::ParamHome::kCpu ||
+           (param == schedule::ParamHome::kNone && !separate());
   }
   bool on_nvme() const { return state == schedule::OptimizerHome::kNvme; }
 
@@ -258,6 +258,15 @@ struct Written {
 
   int segments() const { return static_cast<int>(setup.model->segments.size()); }
   int blocks() const { return static_cast<int>(setup.model->blocks.size()); }
+  /// Segment and chunk of each, in the order of the model.
+  std::vector<std::pair<int, int>> all_chunks() const {
+    std::vector<std::pair<int, int>> all;
+    for (int s = 0; s < segments(); ++s) {
+      const auto chunks = setup.chunks[static_cast<std::size_t>(s)].size();
+      for (int c = 0; c < static_cast<int>(chunks); ++c) all.emplace_back(s, c);
+    }
+    return all;
+  }
   /// Each once, in the order of a stream: what init writes, the others may read.
   std::vector<Program> programs() const {
     if (!drain) return {init, step, evaluation, checkpoint, last, last_of_weights};

@@ -212,14 +212,11 @@ TEST_P(Programs, InitWritesEveryWeightAndState) {
 
 TEST_P(Programs, FinalSavesEveryChunkOnceInOrder) {
   const Written run(GetParam());
-  std::vector<std::pair<int, int>> saved, all;
+  std::vector<std::pair<int, int>> saved;
   for (const Op& op : Script(run.last).of(OpId::kSave)) {
     saved.emplace_back(op.where.segment, op.where.chunk);
   }
-  for (int s = 0; s < run.segments(); ++s) {
-    const auto chunks = run.setup.chunks[static_cast<std::size_t>(s)].size();
-    for (int c = 0; c < static_cast<int>(chunks); ++c) all.emplace_back(s, c);
-  }
+  const auto all = run.all_chunks();
   EXPECT_EQ(saved, all);
 }
 
@@ -251,10 +248,9 @@ TEST_P(Programs, FinalBringsMastersOnly) {
 /// No state is brought for weights that the host has as they are saved.
 TEST_P(Programs, FinalOfComputesTypeSavesTheWeightsAtHomeWhereTheHostReachesThem) {
   const Written run(GetParam());
-  const bool at_hand = GetParam().param == schedule::ParamHome::kCpu ||
-                       (GetParam().param == schedule::ParamHome::kNone && !GetParam().separate());
+  const bool at_hand = GetParam().host_has_weights();
   const Script last(run.last_of_weights);
-  std::vector<std::pair<int, int>> saved, all;
+  std::vector<std::pair<int, int>> saved;
   for (const Op& op : last.of(at_hand ? OpId::kSaveWeights : OpId::kSave)) {
     saved.emplace_back(op.where.segment, op.where.chunk);
     if (!at_hand) continue;
@@ -262,10 +258,7 @@ TEST_P(Programs, FinalOfComputesTypeSavesTheWeightsAtHomeWhereTheHostReachesThem
               run.catalog.param_parts[static_cast<std::size_t>(op.where.segment)]
                                      [static_cast<std::size_t>(op.where.chunk)]);
   }
-  for (int s = 0; s < run.segments(); ++s) {
-    const auto chunks = run.setup.chunks[static_cast<std::size_t>(s)].size();
-    for (int c = 0; c < static_cast<int>(chunks); ++c) all.emplace_back(s, c);
-  }
+  const auto all = run.all_chunks();
   EXPECT_EQ(saved, all);
   if (at_hand) {
     EXPECT_EQ(last.ops().size(), all.size()) << "nothing else";
@@ -275,17 +268,14 @@ TEST_P(Programs, FinalOfComputesTypeSavesTheWeightsAtHomeWhereTheHostReachesThem
 TEST_P(Programs, ACheckpointSumsAndWritesEveryChunkOnceAndChangesNothingOfTheRun) {
   const Written run(GetParam());
   const Script script(run.checkpoint);
-  std::vector<std::pair<int, int>> summed, written, all;
+  std::vector<std::pair<int, int>> summed, written;
   for (const Op& op : script.of(OpId::kSumState)) {
     summed.emplace_back(op.where.segment, op.where.chunk);
   }
   for (const Op& op : script.of(OpId::kWriteRecord)) {
     written.emplace_back(op.where.segment, op.where.chunk);
   }
-  for (int s = 0; s < run.segments(); ++s) {
-    const auto chunks = run.setup.chunks[static_cast<std::size_t>(s)].size();
-    for (int c = 0; c < static_cast<int>(chunks); ++c) all.emplace_back(s, c);
-  }
+  const auto all = run.all_chunks();
   EXPECT_EQ(summed, all);
   EXPECT_EQ(written, all);
   EXPECT_EQ(schedule::id_of(run.checkpoint->ops().back()), OpId::kSealCheckpoint);

@@ -169,14 +169,11 @@ TEST_P(Step, HandsTheWorkspaceToEveryOpOfABlock) {
 
 TEST_P(Step, UpdatesEveryChunkOnceInOrder) {
   const Written run(GetParam());
-  std::vector<std::pair<int, int>> updated, all;
+  std::vector<std::pair<int, int>> updated;
   for (const Op& op : Script(run.step).of(schedule::adam_of(run.setup))) {
     updated.emplace_back(op.where.segment, op.where.chunk);
   }
-  for (int s = 0; s < run.segments(); ++s) {
-    const auto chunks = run.setup.chunks[static_cast<std::size_t>(s)].size();
-    for (int c = 0; c < static_cast<int>(chunks); ++c) all.emplace_back(s, c);
-  }
+  const auto all = run.all_chunks();
   EXPECT_EQ(updated, all);
 }
 

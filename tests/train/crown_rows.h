@@ -82,6 +82,7 @@ struct CrownRow {
     return homes.param == schedule::ParamHome::kCpu ||
            (homes.param == schedule::ParamHome::kNone && unified());
   }
+  bool saves_weights_at_home() const { return wiring.saves_weights() && host_has_weights(); }
   /// State on a drive has no upper halves of masters.
   bool splits() const {
     return wiring.compute == DType::kBf16 && host_has_weights() &&

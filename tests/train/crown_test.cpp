@@ -99,7 +99,7 @@ void expect_memory(const CrownRow& row, const Observed& seen) {
 
 /// In bf16, whose weights the host has, a drive is given no upper halves of masters.
 void expect_split(const CrownRow& row, const Observed& seen) {
-  const bool saved = row.wiring.saves_weights() && row.host_has_weights();
+  const bool saved = row.saves_weights_at_home();
   for (const auto& [id, some] :
        {std::pair(OpId::kAdamSplit, row.splits()), std::pair(OpId::kAdam, !row.splits()),
         std::pair(OpId::kSplitState, row.splits()),
@@ -139,8 +139,7 @@ void expect_copies(const CrownRow& row, const Observed& seen) {
   expect_some_if(disk_weights, OpId::kWriteWeights);
   const bool disk_state = homes.state == schedule::OptimizerHome::kNvme;
   expect_some_if(disk_state, OpId::kReadState);
-  const bool weights_saved = row.wiring.saves_weights() && homes.param == schedule::ParamHome::kCpu;
-  expect_some_if(apart && updated_there && !weights_saved, OpId::kOffloadState);
+  expect_some_if(apart && updated_there && !row.saves_weights_at_home(), OpId::kOffloadState);
   expect_split(row, seen);
   expect_some_if(disk_state, OpId::kWriteState);
   const bool disk_inputs = homes.activation == schedule::ActivationHome::kNvme;
