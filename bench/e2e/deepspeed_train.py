@@ -83,7 +83,8 @@ def main():
     parser.add_argument("--data", required=True, help="a file of uint16 tokens")
     for name in ("--steps", "--seq-len", "--micro-batch", "--micro-batches"):
         parser.add_argument(name, type=int, required=True)
-    print(json.dumps(train(parser.parse_args())))
+    print(json.dumps(train(parser.parse_args())), flush=True)
+    os._exit(0)  # past DeepSpeed's I/O threads, which now and then abort where they are destroyed
 
 
 if __name__ == "__main__":
