@@ -6,11 +6,11 @@
 /// as a run of no steps does: with the state in host memory (12 GiB of it) and on the drive. The
 /// page cache holds none of the model before. Then one of 1.3 billion, or of LAYERS layers (61 are
 /// 3.2 billion, for which FOLDER needs 50 GB), drawn from a seed, whose state begins on the drive.
-/// fio takes turns with that: it reads a file that is
-/// there, and writes a new one of the model's size, synced, as both of ours write new files; what
-/// it moves goes around the cache. Loading is the program of first values; saving goes from the
-/// first op of the final program to the folder's name, all of it synced. Drawing is the program of
-/// first values too.
+/// fio takes turns with that: it reads a file that is there, and writes a new one of the model's
+/// size, synced, as saving does; what it moves goes around the cache. Loading is the program of
+/// first values; saving goes from the first op of the final program to the folder's name, all of it
+/// synced. Drawing is the program of first values too, into a file that was reserved: a drive may
+/// take that faster than a new one.
 ///
 /// A share is the time that fio's rates leave for what has to move, by that which was taken: of
 /// reading and writing whichever takes longer, or both at once as fio does both, and then the rest.

@@ -61,6 +61,9 @@ TEST_P(WidenedProducts, AreRoundedOnce) {
     out.fill_(NAN);
     widened_product_to(out, a, b, bias);
     expect_within(out, exact, static_cast<double>(sizes_.k + 1), terms);
+    const at::Tensor again = poisoned({sizes_.m, sizes_.n}, dtype_);
+    widened_product_to(again, a, b, bias);
+    EXPECT_TRUE(at::equal(again, out));
   });
   EXPECT_TRUE(wider.select(1, 0).isnan().all().item<bool>());
   EXPECT_TRUE(wider.narrow(1, sizes_.n + 1, 2).isnan().all().item<bool>());

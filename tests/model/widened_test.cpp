@@ -41,14 +41,16 @@ TEST_P(Widened, GradientsAreThoseOfAllScoresAtOnceForEveryNumberOfThreads) {
   for_threads({1, 2, 3, 4}, [&] { expect_within(looked_, backward(kHeads), exact); });
 }
 
-TEST_P(Widened, BitsDoNotDependOnHowManyHeadsGoAtOnce) {
-  const Heads all = backward(kHeads);
-  for (const std::int64_t at_once : {1, 2, 3, 4, 5, 100}) {
-    const Heads some = backward(at_once);
-    EXPECT_TRUE(at::equal(some.q, all.q)) << at_once;
-    EXPECT_TRUE(at::equal(some.k, all.k)) << at_once;
-    EXPECT_TRUE(at::equal(some.v, all.v)) << at_once;
-  }
+TEST_P(Widened, BitsDoNotDependOnHowManyHeadsGoAtOnceForEveryNumberOfThreads) {
+  for_threads({1, 2, 3, 4}, [&] {
+    const Heads all = backward(kHeads);
+    for (const std::int64_t at_once : {1, 2, 3, 4, 5, 6, 100}) {
+      const Heads some = backward(at_once);
+      EXPECT_TRUE(at::equal(some.q, all.q)) << at_once;
+      EXPECT_TRUE(at::equal(some.k, all.k)) << at_once;
+      EXPECT_TRUE(at::equal(some.v, all.v)) << at_once;
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Widened,
